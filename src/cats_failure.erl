@@ -102,10 +102,21 @@ callers(Stack) ->
 -spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() | general => unicode:chardata()}.
 format_error({cats_nif_not_loaded, Failure}, _Stack) ->
     #{general => text("the native library of cats is not loaded: ~ts", [Failure])};
+format_error(badarg, [{cats_transaction, run, Arguments, _} | _]) ->
+    explain_run(Arguments);
 format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
     ErrorInfo = proplists:get_value(error_info, Info, #{}),
     Cause = maps:get(cause, ErrorInfo, none),
     name_ets(Cause, table_place(Function), Arguments, explain(Reason, Function, Arguments, Cause)).
+
+explain_run([Fun]) ->
+    explain_run([Fun, []]);
+explain_run([Fun, Arguments | Options]) ->
+    case is_proper(Arguments) of
+        false -> #{2 => <<"not a list">>};
+        true when not is_function(Fun, length(Arguments)) -> #{1 => <<"not a function of as many arguments as are given">>};
+        true when Options =/= [] -> #{3 => <<"not a map of retries and timeout, which are an integer of at least 0 or infinity">>}
+    end.
 
 %% Which argument is the table.
 table_place(foldl) -> 3;
@@ -175,6 +186,9 @@ explain(badarg, fetch, _Arguments, no_fetch_options) ->
     #{4 => <<"not a map of timeout and ttl, which are a number of milliseconds or infinity, and stale, a number of milliseconds">>};
 explain(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
     #{3 => <<"the function did not return an object with the key">>};
+explain(badarg, Function, _Arguments, inside_transaction) ->
+    #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only functions of"
+                                 " cats_transaction may write to the table">>};
 explain(badarg, _Function, _Arguments, no_transactions) ->
     #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
              " not for snapshots">>};

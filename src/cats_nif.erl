@@ -83,12 +83,13 @@
     select_chunk/3,
     select_key/2,
     select_terms/3,
-    transaction_table/1,
+    transaction_table/2,
     transaction_read/3,
     transaction_range/6,
-    transaction_commit/2,
-    transaction_prefer/0,
-    transaction_yield/0,
+    transaction_commit/3,
+    transaction_preferred/0,
+    transaction_prefer/1,
+    transaction_yield/1,
     stop_clock/1,
     configure/1,
     settings/0,
@@ -561,8 +562,9 @@ select_terms(_Objects, _Specification, _Results) -> not_loaded().
 %% No bound, a key that belongs to the range, or a key that does not. In a note, `To' is never the last of these.
 
 %% The identifier of a table, its type and the position of the key. Fails with `no_transactions' if its engine has none.
--spec transaction_table(table()) -> outcome({reference(), cats:table_type(), pos_integer()}).
-transaction_table(_Table) -> not_loaded().
+%% Fails, too, unless the caller may do this.
+-spec transaction_table(table(), read | write) -> outcome({reference(), cats:table_type(), pos_integer()}).
+transaction_table(_Table, _Right) -> not_loaded().
 
 %% The objects of a key, as they were at an instant when all notes held. `conflict' if one does not hold any more.
 -spec transaction_read([note()], table(), term()) -> outcome([tuple()] | conflict).
@@ -573,17 +575,24 @@ transaction_read(_Notes, _Table, _Key) -> not_loaded().
           outcome([tuple()] | conflict).
 transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> not_loaded().
 
-%% Gives each of the keys these objects, in one step, if all notes hold. Returns whether they did.
--spec transaction_commit([note()], [{table(), Key :: term(), [tuple()]}]) -> outcome(boolean()).
-transaction_commit(_Notes, _Writes) -> not_loaded().
+%% Gives each of the keys these objects, in one step, if all notes hold. Returns whether they did. If the transaction of
+%% another keeper alone may commit, returns that one.
+-spec transaction_commit([note()], [cats_writes:write()], Keeper :: pid() | none) ->
+          outcome(boolean() | {preferred, pid()}).
+transaction_commit(_Notes, _Writes, _Keeper) -> not_loaded().
 
-%% From now on only the calling process may commit; other commits fail with `busy'. Returns false if another process is preferred.
--spec transaction_prefer() -> outcome(boolean()).
-transaction_prefer() -> not_loaded().
+%% The keeper whose transaction alone may commit.
+-spec transaction_preferred() -> pid() | none.
+transaction_preferred() -> not_loaded().
 
-%% Ends that.
--spec transaction_yield() -> outcome(ok).
-transaction_yield() -> not_loaded().
+%% From now on only the transaction of this keeper may commit, which is the caller's. Returns false if there is another
+%% living keeper.
+-spec transaction_prefer(Keeper :: pid()) -> boolean().
+transaction_prefer(_Keeper) -> not_loaded().
+
+%% Ends that, if this is the keeper.
+-spec transaction_yield(Keeper :: pid()) -> ok.
+transaction_yield(_Keeper) -> not_loaded().
 
 %% @doc Passes the settings of the application (see {@link settings()}). The first call counts. It comes before the first
 %% table. Raises the name of a setting that is wrong.

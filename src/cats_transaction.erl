@@ -7,20 +7,19 @@
 %%
 %% A transaction takes no locks while its function runs. If another process changes what the function has read, the
 %% function is run again. So it must have no other effects: it should send no messages and should not wait for other
-%% processes. It never sees two states at once, so its own checks hold in every run.
+%% processes. It should write by this module only: what functions of `cats' write cannot be taken back. It never sees
+%% two states at once, so its own checks hold in every run.
 %%
 %% The tables must be of type `set' with the engine `hash', or of type `ordered_set' with the engine `ca'. These are
 %% the defaults. A name stands for the table that had it when the transaction first used it.
 %%
 %% If the process is killed, the transaction has written all or nothing.
 %%
-%% == Cost ==
 %%
 %% A read costs what {@link cats:lookup/2} costs, and compares all that the transaction has read before. So the time of
 %% a transaction grows with the square of its reads. A second read of the same key compares nothing. Writes are kept
 %% until the end, where each costs what {@link cats:insert/2} costs.
 %%
-%% == Errors ==
 %%
 %% Errors are those of the functions of `cats' with the same purpose, and name these. {@link read/2} fails as {@link
 %% cats:lookup/2}. Like all errors, they end the transaction: {@link run/2} returns `{aborted, {badarg, Stacktrace}}'.
@@ -31,14 +30,17 @@
 
 -include("cats_failure.hrl").
 
--export([run/1, run/2, abort/1]).
+-export([run/1, run/2, run/3, abort/1]).
 -export([read/2, member/2, insert/2, delete/2, delete_object/2]).
 -export([first/1, last/1, next/2, prev/2, range/3, select/2]).
 
--export_type([result/1]).
+-export_type([result/1, options/0]).
 
 -type result(Result) :: {atomic, Result} | {aborted, Reason :: term()}.
 %% What became of a transaction.
+
+-type options() :: #{retries => non_neg_integer() | infinity, timeout => timeout()}.
+%% How often the function may run again, and the milliseconds after which it does not run again.
 
 %% The key of the process dictionary for the state of the transaction that runs.
 -define(STATE, '$cats_transaction').
@@ -46,8 +48,29 @@
 %% After so many failures, a transaction becomes the only one that may commit.
 -define(PATIENCE, 10).
 
-%% More writes than this are a map.
--define(FEW, 8).
+%% So often a transaction runs as the only one that may commit.
+-define(PREFERRED_RUNS, 100).
+
+%% A transaction runs within so many catches. Those of its process tell whether it still runs: a process that has gone
+%% on elsewhere, by `erlang:hibernate/3', has none of them. What it does then may be within catches too, but hardly
+%% within so many more.
+-define(CATCHES, 8).
+-define(CATCH(Call), try Call catch throw:?NEVER -> ?NEVER end).
+-define(WITHIN_CATCHES(Call), ?CATCH(?CATCH(?CATCH(?CATCH(?CATCH(?CATCH(?CATCH(?CATCH(Call))))))))).
+-define(NEVER, {?MODULE, never}).
+
+%% Raised by `run' itself.
+-define(BAD_CALL(Arguments), erlang:error(badarg, Arguments, [{error_info, #{module => cats_failure}}])).
+
+-record(run, {
+    process :: pid(),
+    %% The transaction runs while its process has at least so many catches.
+    level :: pos_integer(),
+    %% A monotonic time in milliseconds.
+    deadline :: integer() | infinity,
+    %% The keeper, if only this transaction may commit.
+    keeper = none :: pid() | none
+}).
 
 -record(table, {
     %% As it was called.
@@ -58,85 +81,123 @@
 }).
 
 -record(state, {
+    run :: #run{},
     %% The latest used first.
     tables = [] :: [#table{}],
-    %% All that was read, the latest first.
-    notes = [] :: [cats_nif:note()],
-    %% What shall be written. Few writes are a list, which costs less than a map to make and to search.
-    writes = [] :: [write()] | #{place() => write()}
+    %% All that was read, the latest first. Or the transaction runs again, because that has changed.
+    notes = [] :: [cats_nif:note()] | conflict,
+    %% What shall be written.
+    writes = cats_writes:none() :: cats_writes:writes()
 }).
 
--type write() :: {reference(), Key :: term(), [Object :: tuple()]}.
-%% The objects that a key shall have.
-
--type place() :: nonempty_improper_list(reference(), Key :: term()).
-%% Equal for equal keys.
-
 -type called() :: {Function :: atom(), Arguments :: [term()]} | Function :: atom().
-%% The function of `cats' in whose name errors are raised. Its arguments, if they are not given, are the table and the key.
+%% The function of `cats' in whose name errors are raised. Its arguments, if they are not given, are the table and the
+%% key.
 
 %% @doc Like {@link run/2}, with a function that has no arguments.
 -spec run(fun(() -> Result)) -> result(Result).
-run(Fun) -> run(Fun, []).
+run(Fun) when is_function(Fun, 0) -> run_checked(Fun, [], #{});
+run(Fun) -> ?BAD_CALL([Fun]).
+
+%% @doc Like {@link run/3}, with no options.
+-spec run(fun((...) -> Result), Arguments :: [term()]) -> result(Result).
+run(Fun, Arguments) when is_function(Fun, length(Arguments)) -> run_checked(Fun, Arguments, #{});
+run(Fun, Arguments) -> ?BAD_CALL([Fun, Arguments]).
 
 %% @doc Runs a function as a transaction. Returns `{atomic, Result}' when everything that it has written is there.
 %%
-%% Otherwise nothing was written, and it returns `{aborted, Reason}'. The reasons are those of Mnesia.
+%% Otherwise nothing was written, and it returns `{aborted, Reason}'. The first four reasons are those of Mnesia.
 %%
 %% <ul>
 %% <li>{@link abort/1} gives its argument.</li>
 %% <li>An error gives `{Error, Stacktrace}'.</li>
 %% <li>`exit(Reason)' gives `Reason'.</li>
 %% <li>`throw(Value)' gives `{throw, Value}'.</li>
+%% <li>A function that has run so many times gives `{conflict, Runs}', and `{timeout, Runs}' if its time was over.</li>
 %% </ul>
 %%
 %% The function may run several times, see {@link cats_transaction}. After ten failures no other transaction commits
-%% until this one has. So two transactions cannot keep each other from finishing. Operations outside of transactions
-%% can still make it fail.
+%% while this one runs. So two transactions cannot keep each other from finishing. Operations outside of transactions
+%% can still make it fail. After 100 such runs it ends.
 %%
-%% Inside another transaction the function is a part of that one. Its writes appear with those of the outer one. If it
-%% aborts, only its own writes are forgotten, and the outer one goes on.
+%% With `retries' it runs again so many times, or with `infinity' without end. With `timeout' it neither runs again nor
+%% waits for others when so many milliseconds are over.
 %%
-%% Fails with `badarg' when `Fun' is not a function of as many arguments as `Arguments' has.
--spec run(fun((...) -> Result), Arguments :: [term()]) -> result(Result).
-run(Fun, Arguments) when is_function(Fun, length(Arguments)) ->
-    case get(?STATE) of
-        undefined -> attempt(Fun, Arguments, 0);
-        conflict -> conflict();
-        Outer -> within(Outer, Fun, Arguments)
+%% Inside another transaction the function is a part of that one. Its writes appear with those of the outer one, which
+%% runs again as its own options say. If it aborts, only its own writes are forgotten, and the outer one goes on.
+%%
+%% Fails with `badarg' when `Fun' is not a function of as many arguments as `Arguments' has, or when the options are
+%% wrong.
+-spec run(fun((...) -> Result), Arguments :: [term()], options()) -> result(Result).
+run(Fun, Arguments, Options) when is_function(Fun, length(Arguments)), is_map(Options) ->
+    case maps:fold(fun is_option/3, true, Options) of
+        true -> run_checked(Fun, Arguments, Options);
+        false -> ?BAD_CALL([Fun, Arguments, Options])
     end;
-run(Fun, Arguments) ->
-    error(badarg, [Fun, Arguments]).
+run(Fun, Arguments, Options) ->
+    ?BAD_CALL([Fun, Arguments, Options]).
 
-attempt(Fun, Arguments, Failures) ->
-    Outcome = case Failures < ?PATIENCE of
-                  true -> once(Fun, Arguments);
-                  false -> preferred(Fun, Arguments)
+is_option(Option, infinity, Good) when Option =:= retries; Option =:= timeout -> Good;
+is_option(Option, N, Good) when Option =:= retries; Option =:= timeout -> Good andalso is_integer(N) andalso N >= 0;
+is_option(_Option, _Value, _Good) -> false.
+
+run_checked(Fun, Arguments, Options) ->
+    case present() of
+        none ->
+            Retries = maps:get(retries, Options, ?PATIENCE + ?PREFERRED_RUNS - 1),
+            Deadline = case Options of
+                           #{timeout := Time} when is_integer(Time) -> erlang:monotonic_time(millisecond) + Time;
+                           #{} -> infinity
+                       end,
+            Run = #run{process = self(), level = catches() + ?CATCHES, deadline = Deadline},
+            ?WITHIN_CATCHES(attempt(Fun, Arguments, Run, Retries, 0));
+        #state{notes = conflict} = State -> conflict(State);
+        Outer -> within(Outer, Fun, Arguments)
+    end.
+
+%% `Runs' have failed.
+attempt(Fun, Arguments, #run{deadline = Deadline} = Run, Retries, Runs) ->
+    Outcome = case Runs < ?PATIENCE of
+                  true -> once(Fun, Arguments, Run);
+                  false -> preferred(Fun, Arguments, Run)
               end,
     case Outcome of
+        conflict when Runs >= Retries ->
+            {aborted, {conflict, Runs + 1}};
         conflict ->
             erlang:yield(),
-            attempt(Fun, Arguments, Failures + 1);
+            case Deadline =:= infinity orelse erlang:monotonic_time(millisecond) < Deadline of
+                true -> attempt(Fun, Arguments, Run, Retries, Runs + 1);
+                false -> {aborted, {timeout, Runs + 1}}
+            end;
+        timeout ->
+            {aborted, {timeout, Runs + 1}};
+        not_preferred ->
+            {aborted, {timeout, Runs}};
         _ ->
             Outcome
     end.
 
-preferred(Fun, Arguments) ->
-    Preferred = cats_nif:transaction_prefer(),
-    try
-        once(Fun, Arguments)
-    after
-        _ = Preferred andalso cats_nif:transaction_yield()
+preferred(Fun, Arguments, #run{level = Level, deadline = Deadline} = Run) ->
+    case cats_preferred:enter(Level, Deadline) of
+        timeout ->
+            not_preferred;
+        Keeper ->
+            try
+                once(Fun, Arguments, Run#run{keeper = Keeper})
+            after
+                cats_preferred:leave(Keeper)
+            end
     end.
 
-once(Fun, Arguments) ->
-    put(?STATE, #state{}),
+once(Fun, Arguments, Run) ->
+    put(?STATE, #state{run = Run}),
     try apply(Fun, Arguments) of
         Result -> commit(erase(?STATE), Result)
     catch
         Class:Reason:Stack ->
             case erase(?STATE) of
-                conflict -> conflict;
+                #state{notes = conflict} -> conflict;
                 _ -> {aborted, reason(Class, Reason, Stack)}
             end
     end.
@@ -146,10 +207,8 @@ within(#state{writes = Writes}, Fun, Arguments) ->
         {atomic, apply(Fun, Arguments)}
     catch
         Class:Reason:Stack ->
-            case get(?STATE) of
-                conflict ->
-                    conflict();
-                State ->
+            case state() of
+                #state{} = State ->
                     %% What was read stays: the outer function acts on what became of this one.
                     put(?STATE, State#state{writes = Writes}),
                     {aborted, reason(Class, Reason, Stack)}
@@ -162,34 +221,62 @@ reason(error, Error, Stack) -> {Error, Stack};
 reason(throw, Value, _Stack) -> {throw, Value}.
 
 %% What a transaction that has only read saw was there at the instant of its last read.
-commit(conflict, _Result) ->
+commit(#state{notes = conflict}, _Result) ->
     conflict;
-commit(#state{writes = []}, Result) ->
-    {atomic, Result};
-commit(#state{notes = Notes, writes = Writes, tables = Tables}, Result) ->
-    Changes = changes(Writes),
-    case cats_nif:transaction_commit(Notes, Changes) of
-        true -> {atomic, Result};
-        false -> conflict;
-        ?FAILED(_, _) = Failure -> commit_again(Failure, Changes, Tables, Result)
+commit(#state{writes = Writes} = State, Result) ->
+    case cats_writes:all(Writes) of
+        [] -> {atomic, Result};
+        Changes -> commit(State, Changes, Result)
+    end;
+%% The function has erased the state from the dictionary.
+commit(undefined, _Result) ->
+    {aborted, no_transaction}.
+
+commit(#state{run = #run{keeper = Keeper, deadline = Deadline}, notes = Notes} = State, Changes, Result) ->
+    Outcome = case cats_nif:transaction_commit(Notes, Changes, Keeper) of
+                  ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, transaction_commit);
+                  Returned -> {return, Returned}
+              end,
+    case Outcome of
+        {return, true} -> {atomic, Result};
+        {return, false} -> conflict;
+        {return, {preferred, Other}} ->
+            case cats_preferred:await(Other, Deadline) of
+                ok -> commit(State, Changes, Result);
+                timeout -> timeout
+            end;
+        {raise, Error, _, _} ->
+            try
+                refused(Error, Changes, State)
+            catch
+                Class:Reason:Stack -> {aborted, reason(Class, Reason, Stack)}
+            end
     end.
 
-commit_again(Failure, [{Tid, _, Objects} | _], Tables, Result) ->
+%% Raises the error of a commit, in the name of the table that it may not write. If there is no such table any more, the
+%% transaction runs again.
+refused(badarg, Changes, State) ->
+    _ = [cats_failure:handle(Failure, transaction_table, Function, Arguments)
+         || {Tid, _, _} = Change <- Changes,
+            ?FAILED(_, _) = Failure <- [cats_nif:transaction_table(Tid, write)],
+            {Function, Arguments} <- [call_of(Change, State)]],
+    conflict;
+refused(Error, [Change | _], State) ->
+    {Function, Arguments} = call_of(Change, State),
+    cats_failure:fail(Error, none, Function, Arguments).
+
+%% The function of `cats' that writes this.
+call_of({Tid, Key, Objects}, #state{tables = Tables}) ->
     #table{name = Name} = lists:keyfind(Tid, #table.tid, Tables),
-    try cats_failure:handle(Failure, transaction_commit, insert, [Name, Objects]) of
-        true -> {atomic, Result};
-        false -> conflict
-    catch
-        Class:Reason:Stack -> {aborted, reason(Class, Reason, Stack)}
+    case Objects of
+        [Object] -> {insert, [Name, Object]};
+        [] -> {delete, [Name, Key]}
     end.
-
-changes(Writes) when is_list(Writes) -> Writes;
-changes(Writes) -> maps:values(Writes).
 
 %% The body of the transaction cannot go on. A body that catches this does not get any further.
--spec conflict() -> no_return().
-conflict() ->
-    put(?STATE, conflict),
+-spec conflict(#state{}) -> no_return().
+conflict(State) ->
+    put(?STATE, State#state{notes = conflict}),
     throw({?MODULE, conflict}).
 
 %% @doc Ends the transaction: {@link run/1} returns `{aborted, Reason}'.
@@ -303,12 +390,36 @@ select_terms(Objects, MatchSpec, Results, Called) ->
 
 %%------------------------------------------------------------------------------------------------------------
 
+%% The state of the transaction that runs.
 state() ->
-    case get(?STATE) of
+    case present() of
+        #state{notes = conflict} = State -> conflict(State);
         #state{} = State -> State;
-        undefined -> exit({aborted, no_transaction});
-        conflict -> conflict()
+        none -> exit({aborted, no_transaction})
     end.
+
+%% The same, or `none'. What the dictionary has may belong to a transaction that is over, or to another process, from
+%% whose dictionary it was copied.
+present() ->
+    case get(?STATE) of
+        undefined ->
+            none;
+        #state{run = #run{process = Process, level = Level, keeper = Keeper}} = State ->
+            Own = Process =:= self(),
+            case Own andalso catches() >= Level of
+                true ->
+                    State;
+                false ->
+                    Own andalso Keeper =/= none andalso cats_preferred:leave(Keeper),
+                    erase(?STATE),
+                    none
+            end
+    end.
+
+%% The number of catches that the process is within.
+catches() ->
+    {catchlevel, Catches} = process_info(self(), catchlevel),
+    Catches.
 
 %% A state whose first table is this one. `Argument' is the second argument of the function that was called.
 -spec use(cats:table(), Argument :: term(), #state{}, called()) -> #state{}.
@@ -320,7 +431,7 @@ use(Table, Argument, #state{tables = Tables} = State, Called) ->
             State#state{tables = [Known | Others]};
         false ->
             {Tid, Type, Position} =
-                case cats_nif:transaction_table(Table) of
+                case cats_nif:transaction_table(Table, read) of
                     ?FAILED(_, _) = Failure -> handle(Failure, transaction_table, called(Called, Table, Argument));
                     Outcome -> Outcome
                 end,
@@ -338,7 +449,7 @@ ordered(Table, Called) ->
 
 %% The objects of a key of the first table, in the state that the transaction sees.
 read(Key, #state{tables = [#table{tid = Tid, type = Type} | _], notes = Notes, writes = Writes} = State, Called) ->
-    case written(Tid, Type, Key, Writes) of
+    case cats_writes:find(Tid, Type, Key, Writes) of
         none ->
             case known(Tid, Type, Key, Notes) of
                 none -> read_first(Tid, Key, State, Called);
@@ -348,19 +459,10 @@ read(Key, #state{tables = [#table{tid = Tid, type = Type} | _], notes = Notes, w
             Objects
     end.
 
-%% What the transaction has written of a key.
-written(Tid, Type, Key, Writes) when is_list(Writes) -> known(Tid, Type, Key, Writes);
-written(Tid, Type, Key, Writes) ->
-    Place = [Tid | same(Type, Key)],
-    case Writes of
-        #{Place := {_, _, Objects}} -> Objects;
-        #{} -> none
-    end.
-
-%% The objects of a key in a list of writes or notes. A search of all notes, because the first read of a key compares them all, too.
+%% The objects of a key in the notes. A search of all of them, because the first read of a key compares them all, too.
 known(_Tid, _Type, _Key, []) -> none;
-known(Tid, ordered_set, Key, List) -> noted_equal(Tid, Key, List);
-known(Tid, _Type, Key, List) -> noted(Tid, Key, List).
+known(Tid, ordered_set, Key, Notes) -> noted_equal(Tid, Key, Notes);
+known(Tid, set, Key, Notes) -> noted(Tid, Key, Notes).
 
 noted(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
 noted(Tid, Key, [_ | Notes]) -> noted(Tid, Key, Notes);
@@ -372,15 +474,15 @@ noted_equal(Tid, Key, [_ | Notes]) -> noted_equal(Tid, Key, Notes);
 noted_equal(_Tid, _Key, []) -> none.
 
 %% All fields of a state are given here and below, because that is faster than to change some.
-read_first(Tid, Key, #state{tables = Tables, notes = Notes, writes = Writes}, Called) ->
+read_first(Tid, Key, #state{run = Run, tables = Tables, notes = Notes, writes = Writes} = State, Called) ->
     Objects = case cats_nif:transaction_read(Notes, Tid, Key) of
                   ?FAILED(_, _) = Failure ->
                       Named = called(Called, (hd(Tables))#table.name, Key),
-                      unless_conflict(handle(Failure, transaction_read, Named));
+                      unless_conflict(handle(Failure, transaction_read, Named), State);
                   Outcome ->
-                      unless_conflict(Outcome)
+                      unless_conflict(Outcome, State)
               end,
-    put(?STATE, #state{tables = Tables, notes = [{Tid, Key, Objects} | Notes], writes = Writes}),
+    put(?STATE, #state{run = Run, tables = Tables, notes = [{Tid, Key, Objects} | Notes], writes = Writes}),
     Objects.
 
 write(Key, Objects, State) ->
@@ -388,24 +490,15 @@ write(Key, Objects, State) ->
     true.
 
 %% A state in which a key of the first table shall have these objects.
-with_write(Key, Objects, #state{tables = [#table{tid = Tid, type = Type} | _] = Tables, notes = Notes, writes = Writes}) ->
-    Write = {Tid, Key, Objects},
-    NewWrites = case written(Tid, Type, Key, Writes) of
-                    none when length(Writes) < ?FEW -> [Write | Writes];
-                    _ -> (by_place(Writes, Tables))#{[Tid | same(Type, Key)] => Write}
-                end,
-    #state{tables = Tables, notes = Notes, writes = NewWrites}.
-
-by_place(Writes, Tables) when is_list(Writes) ->
-    Type = fun(Tid) -> (lists:keyfind(Tid, #table.tid, Tables))#table.type end,
-    maps:from_list([{[Tid | same(Type(Tid), Key)], Write} || {Tid, Key, _} = Write <- Writes]);
-by_place(Writes, _Tables) ->
-    Writes.
+with_write(Key, Objects, #state{run = Run, tables = Tables, notes = Notes, writes = Writes}) ->
+    [#table{tid = Tid} | _] = Tables,
+    TypeOf = fun(Written) -> (lists:keyfind(Written, #table.tid, Tables))#table.type end,
+    #state{run = Run, tables = Tables, notes = Notes, writes = cats_writes:put({Tid, Key, Objects}, TypeOf, Writes)}.
 
 %% The next key that the transaction sees, from what is in the table and what the transaction has written.
 step(Table, From, Down, Called) ->
     State = ordered(Table, Called),
-    Own = [Key || {Key, [_]} <- all_written(State), is_beyond(Key, From, Down)],
+    Own = [Key || {_, Key, [_]} <- all_written(State), is_beyond(Key, From, Down)],
     Nearest = case {Own, Down} of
                   {[], _} -> none;
                   {_, false} -> {key, hd(Own)};
@@ -427,7 +520,7 @@ step_on(From, Down, Nearest, State, Called) ->
                 {key, Own} when not Down, Own =< Key; Down, Own >= Key ->
                     Own;
                 _ ->
-                    case written(Tid, Type, Key, Writes) of
+                    case cats_writes:find(Tid, Type, Key, Writes) of
                         none -> Key;
                         %% Deleted by the transaction itself.
                         _ -> step_on({Key}, Down, Nearest, NewState, Called)
@@ -435,8 +528,8 @@ step_on(From, Down, Nearest, State, Called) ->
             end
     end.
 
-%% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps over
-%% them without reading them again.
+%% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps
+%% over them without reading them again.
 neighbour(From, Down, #state{tables = [#table{tid = Tid} | _], notes = Notes} = State, Called) ->
     case stepped(Tid, From, Down, Notes) of
         none -> stored(From, [], Down, 1, State, Called);
@@ -452,17 +545,15 @@ is_beyond(_Key, [], _Down) -> true;
 is_beyond(Key, {From}, false) -> Key > From;
 is_beyond(Key, {From}, true) -> Key < From.
 
-%% The keys of the first table that the transaction has written, with the objects that they shall have, in order.
-all_written(#state{tables = [#table{tid = Tid} | _], writes = Writes}) ->
-    lists:sort(fun({A, _}, {B, _}) -> A =< B end,
-               [{Key, Objects} || {Written, Key, Objects} <- changes(Writes), Written =:= Tid]).
+%% What the transaction has written to the first table, an `ordered_set', in order.
+all_written(#state{tables = [#table{tid = Tid} | _], writes = Writes}) -> cats_writes:in_order(Tid, Writes).
 
 %% All objects of a range that the transaction sees.
 all_between(From, To, State, Called) ->
     {Stored, #state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes} = NewState} =
         stored(From, To, false, infinity, State, Called),
-    Own = [Object || {Key, [Object]} <- all_written(NewState), is_between(Key, From, To)],
-    Other = [Object || Object <- Stored, written(Tid, Type, element(Position, Object), Writes) =:= none],
+    Own = [Object || {_, Key, [Object]} <- all_written(NewState), is_between(Key, From, To)],
+    Other = [Object || Object <- Stored, cats_writes:find(Tid, Type, element(Position, Object), Writes) =:= none],
     lists:merge(fun(A, B) -> element(Position, A) =< element(Position, B) end, Own, Other).
 
 is_between(Key, From, To) ->
@@ -471,8 +562,8 @@ is_between(Key, From, To) ->
 %% Objects of a range as they are in the table.
 stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Position} | _], notes = Notes} = State, Called) ->
     Objects = case cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit) of
-                  ?FAILED(_, _) = Failure -> unless_conflict(handle(Failure, transaction_range, Called));
-                  Outcome -> unless_conflict(Outcome)
+                  ?FAILED(_, _) = Failure -> unless_conflict(handle(Failure, transaction_range, Called), State);
+                  Outcome -> unless_conflict(Outcome, State)
               end,
     %% With a limit, the range that was read ends at the last object.
     Read = case length(Objects) of
@@ -483,23 +574,8 @@ stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Posi
     put(?STATE, NewState),
     {Objects, NewState}.
 
-unless_conflict(conflict) -> conflict();
-unless_conflict(Objects) -> Objects.
-
-%% The same term for keys that are the same in a table. Those of an ordered_set are the same if they compare equal.
-same(ordered_set, Key) -> normal(Key);
-same(_Type, Key) -> Key.
-
-%% The same term for terms that compare equal.
-normal(Float) when is_float(Float) ->
-    case trunc(Float) of
-        Integer when Integer == Float -> Integer;
-        _ -> Float
-    end;
-normal([Head | Tail]) -> [normal(Head) | normal(Tail)];
-normal(Tuple) when is_tuple(Tuple) -> list_to_tuple(normal(tuple_to_list(Tuple)));
-normal(Map) when is_map(Map) -> maps:map(fun(_, Value) -> normal(Value) end, Map);
-normal(Term) -> Term.
+unless_conflict(conflict, State) -> conflict(State);
+unless_conflict(Objects, _State) -> Objects.
 
 handle(Failure, Native, {Function, Arguments}) ->
     cats_failure:handle(Failure, Native, Function, Arguments).

@@ -143,9 +143,12 @@ named(transaction_read, [Term, Table, Key]) ->
     [notes(Table, Key, Term), Table, Key];
 named(transaction_range, [Term, Table, From, To, Down, Limit]) ->
     [notes(Table, From, Term), Table, one_of([[], [From], {From}, From]), one_of([[], [To], To]), Down, one_of([1, infinity, Limit])];
-named(transaction_commit, [Table, Term]) ->
+%% The keeper ends with the attacker.
+named(transaction_prefer, [Pid]) when is_pid(Pid) ->
+    [self()];
+named(transaction_commit, [Table, Term, Keeper]) ->
     Writes = [{Table, Term, []}, {Table, Term, [{Term, Table}]}, {Table, 1, [{1, Term}]}, {Table, Term, Term}, Term],
-    [notes(Table, Term, []), one_of([[], Writes, [one_of(Writes)], [one_of(Writes), one_of(Writes)]])];
+    [notes(Table, Term, []), one_of([[], Writes, [one_of(Writes)], [one_of(Writes), one_of(Writes)]]), one_of([none, Keeper])];
 named(_Function, Arguments) ->
     Arguments.
 

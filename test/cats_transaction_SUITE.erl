@@ -4,15 +4,19 @@
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, deletes_by_steps/1, maps_in_keys/1, atoms_in_keys/1,
-         selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1, moving_first/1, tables_change/1, renamed/1,
-         starvation/1, preferred_dies/1, swallowed_conflict/1]).
+-export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
+         maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
+         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
+         preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1]).
+-export([woken/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [outcomes, nested, outside, refusals, own_writes, deletes_by_steps, maps_in_keys, atoms_in_keys, selections, large, sequential_model,
-     bank, counters, phantoms, moving_first, tables_change, renamed, starvation, preferred_dies, swallowed_conflict].
+    [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys, atoms_in_keys,
+     selections, large, sequential_model, bank, counters, phantoms, moving_first, tables_change, renamed, deleted_table,
+     starvation, hopeless, writes_outside, preferred_dies, keeper_dies, preferred_goes_on, kills, left_behind,
+     swallowed_conflict].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -141,6 +145,40 @@ forwards(Table, Key) -> [Key | forwards(Table, cats_transaction:next(Table, Key)
 
 backwards(_Table, '$end_of_table') -> [];
 backwards(Table, Key) -> [Key | backwards(Table, cats_transaction:prev(Table, Key))].
+
+closure(Value) -> fun() -> Value end.
+
+%% The table says which keys are one, not the words of their terms.
+equal_keys(_Config) ->
+    Pairs = [{closure(1), closure(1.0)}, {1, 1.0}, {#{k => [1]}, #{k => [1.0]}}],
+    [begin
+         Table = cats:new(table, [Type, public]),
+         Before = [{{before, N}} || N <- lists:seq(1, Others)],
+         Body = fun() ->
+                        cats_transaction:insert(Table, Before),
+                        cats_transaction:insert(Table, {B, 0}),
+                        cats_transaction:delete(Table, B),
+                        cats_transaction:insert(Table, {A, kept}),
+                        cats_transaction:read(Table, B)
+                end,
+         {Seen, Kept} = case Type of
+                            ordered_set -> {[{A, kept}], [{A, kept}]};
+                            set -> {[], [{A, kept}]}
+                        end,
+         ?assertEqual({atomic, Seen}, cats_transaction:run(Body)),
+         ?assertEqual(Kept, cats:lookup(Table, A)),
+         ?assertEqual(Seen, cats:lookup(Table, B)),
+         Steps = fun() ->
+                         cats_transaction:insert(Table, {B, again}),
+                         cats_transaction:insert(Table, {A, last}),
+                         {cats_transaction:range(Table, A, B), forwards(Table, cats_transaction:first(Table))}
+                 end,
+         Type =:= ordered_set
+             andalso ?assertEqual({atomic, {[{A, last}], [Key || {Key, _} <- lists:sort([{A, last} | [{K, 0} || {K} <- Before]])]}},
+                                  cats_transaction:run(Steps)),
+         cats:delete(Table)
+     end || {One, Other} <- Pairs, Wrap <- [fun(Key) -> Key end, fun(Key) -> {[Key], x} end],
+            {A, B} <- [{Wrap(One), Wrap(Other)}, {Wrap(Other), Wrap(One)}], Type <- [set, ordered_set], Others <- [0, 20]].
 
 %% A transaction that takes many objects from the ends of a queue does not read again over what it has deleted.
 deletes_by_steps(_Config) ->
@@ -327,7 +365,7 @@ bank(_Config) ->
                        From = rand:uniform(Accounts),
                        To = 1 + From rem Accounts,
                        Amount = rand:uniform(10),
-                       {atomic, ok} = cats_transaction:run(
+                       {atomic, ok} = run_on(
                                         fun() ->
                                                 [{_, Balance}] = cats_transaction:read(A, From),
                                                 [{_, Other}] = cats_transaction:read(B, To),
@@ -339,7 +377,7 @@ bank(_Config) ->
                                         end)
                end,
     Sum = fun() ->
-                  {atomic, Sums} = cats_transaction:run(
+                  {atomic, Sums} = run_on(
                                      fun() ->
                                              InA = [element(2, hd(cats_transaction:read(A, N))) || N <- lists:seq(1, Accounts)],
                                              InB = [Balance || {_, Balance} <- cats_transaction:range(B, 1, Accounts)],
@@ -364,6 +402,9 @@ bank(_Config) ->
               end,
     repeat([Transfer, Transfer, Sum, Noise, Victims]),
     Sum().
+
+%% Runs again without end, because operations outside of transactions change what the function reads.
+run_on(Fun) -> cats_transaction:run(Fun, [], #{retries => infinity}).
 
 forever(Fun) ->
     Fun(),
@@ -393,7 +434,7 @@ counters(_Config) ->
     [cats:insert(Table, {counter, 0, 0}) || Table <- Tables],
     Plain = fun() -> [cats:update_counter(Table, counter, 1) || Table <- Tables] end,
     Inside = fun() ->
-                     {atomic, _} = cats_transaction:run(
+                     {atomic, _} = run_on(
                                      fun() ->
                                              [begin
                                                   [{counter, N, M}] = cats_transaction:read(Table, counter),
@@ -411,7 +452,7 @@ phantoms(_Config) ->
     Claim = fun(Me) ->
                     fun() ->
                             {atomic, Claimed} =
-                                cats_transaction:run(
+                                run_on(
                                   fun() ->
                                           Key = rand:uniform(999),
                                           Free = case rand:uniform(3) of
@@ -440,7 +481,7 @@ moving_first(_Config) ->
     Length = 300,
     true = cats:insert(Table, [{N, N} || N <- lists:seq(1, Length)]),
     Move = fun() ->
-                   {atomic, true} = cats_transaction:run(
+                   {atomic, true} = run_on(
                                       fun() ->
                                               First = cats_transaction:first(Table),
                                               Last = cats_transaction:last(Table),
@@ -450,7 +491,7 @@ moving_first(_Config) ->
                                       end)
            end,
     All = fun() ->
-                  {atomic, Values} = cats_transaction:run(fun() -> cats_transaction:select(Table, [{{'_', '$1'}, [], ['$1']}]) end),
+                  {atomic, Values} = run_on(fun() -> cats_transaction:select(Table, [{{'_', '$1'}, [], ['$1']}]) end),
                   ?assertEqual(lists:seq(1, Length), lists:sort(Values))
           end,
     [Moves1, Moves2, _] = repeat([Move, Move, All]),
@@ -478,7 +519,7 @@ tables_change(_Config) ->
     ?assertEqual([], cats:tab2list(Kept)).
 
 write_both(Kept, Table, N) ->
-    case cats_transaction:run(fun() ->
+    case run_on(fun() ->
                                       cats_transaction:insert(Table, {N rem 7, N}),
                                       cats_transaction:insert(Kept, {Table, N})
                               end) of
@@ -500,7 +541,7 @@ renamed(_Config) ->
                      one = cats:rename(One, one)
              end,
     Transfer = fun() ->
-                       case cats_transaction:run(
+                       case run_on(
                               fun() ->
                                       [{1, A}] = cats_transaction:read(one, 1),
                                       [{2, B}] = cats_transaction:read(one, 2),
@@ -519,7 +560,7 @@ starvation(_Config) ->
     Table = cats:new(table, [public]),
     true = cats:insert(Table, [{N, 0} || N <- lists:seq(1, 50)]),
     Add = fun() ->
-                  {atomic, true} = cats_transaction:run(
+                  {atomic, true} = run_on(
                                      fun() ->
                                              Key = rand:uniform(50),
                                              [{Key, Value}] = cats_transaction:read(Table, Key),
@@ -528,7 +569,7 @@ starvation(_Config) ->
           end,
     Short = [spawn_link(fun() -> forever(Add) end) || _ <- [1, 2]],
     Long = fun() ->
-                   {atomic, _} = cats_transaction:run(
+                   {atomic, _} = run_on(
                                    fun() ->
                                            Sum = lists:sum([begin
                                                                 erlang:yield(),
@@ -542,20 +583,272 @@ starvation(_Config) ->
     [Long() || _ <- lists:seq(1, 10)],
     [begin unlink(Pid), exit(Pid, kill) end || Pid <- Short].
 
-%% The only process that may commit ends without a word.
+%%------------------------------------------------------------------------------------------------------------
+%% The only transaction that may commit
+
+%% Runs a transaction that fails until it is the only one that may commit, and then calls this function within it.
+prefer(Inside) ->
+    Table = cats:new(table, [public]),
+    Fails = counters:new(1, []),
+    cats_transaction:run(fun() ->
+                                 [] = cats_transaction:read(Table, key),
+                                 cats_transaction:insert(Table, {key}),
+                                 counters:add(Fails, 1, 1),
+                                 case counters:get(Fails, 1) > 10 of
+                                     true -> Inside();
+                                     false -> change(Table)
+                                 end
+                         end).
+
+%% What the transaction has read changes, and changes back.
+change(Table) ->
+    cats:insert(Table, {key}),
+    _ = (catch cats_transaction:read(Table, other)),
+    cats:delete(Table, key).
+
+%% A process that runs the only transaction that may commit, and its keeper.
+spawn_preferred(Inside) ->
+    Parent = self(),
+    {Pid, Monitor} = spawn_monitor(fun() -> prefer(fun() -> Parent ! {preferred, self()}, Inside() end) end),
+    receive {preferred, Pid} -> ok end,
+    {Pid, Monitor, cats_nif:transaction_preferred()}.
+
+%% The reductions of a process since it has begun to wait.
+waits(Pid) ->
+    cats_test_lib:eventually(fun() -> process_info(Pid, status) =:= {status, waiting} end),
+    {reductions, Reductions} = process_info(Pid, reductions),
+    Reductions.
+
+%% The process of the only transaction that may commit is killed. Who waits for it sleeps, and is told.
 preferred_dies(_Config) ->
     Table = cats:new(table, [public]),
-    Parent = self(),
-    {Pid, Monitor} = spawn_monitor(fun() ->
-                                           Parent ! {preferred, cats_nif:transaction_prefer()},
-                                           timer:sleep(infinity)
-                                   end),
-    receive {preferred, Preferred} -> ?assert(Preferred) end,
-    ?assertNot(cats_nif:transaction_prefer()),
-    ?assertMatch(?FAILED(busy, _), cats_nif:transaction_commit([], [{Table, 1, [{1}]}])),
-    spawn(fun() -> timer:sleep(50), exit(Pid, kill) end),
+    {Pid, Monitor, Keeper} = spawn_preferred(fun() -> timer:sleep(infinity) end),
+    ?assertEqual({preferred, Keeper}, cats_nif:transaction_commit([], [{Table, 1, [{1}]}], none)),
+    ?assertNot(cats_nif:transaction_prefer(self())),
+    Run = fun(N) -> spawn_monitor(fun() -> exit(cats_transaction:run(fun() -> cats_transaction:insert(Table, {N}) end)) end) end,
+    [{Killed, _} | Others] = Waiters = [Run(N) || N <- lists:seq(1, 20)],
+    Before = [waits(Waiter) || {Waiter, _} <- Waiters],
+    timer:sleep(100),
+    ?assertEqual(Before, [waits(Waiter) || {Waiter, _} <- Waiters]),
+    exit(Killed, kill),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end,
+    [receive {'DOWN', Waits, _, _, Outcome} -> ?assertEqual({atomic, true}, Outcome) end || {_, Waits} <- Others],
+    ?assertEqual(lists:seq(2, 20), lists:sort([N || {N} <- cats:tab2list(Table)])),
+    ?assertEqual(none, cats_nif:transaction_preferred()).
+
+%% The keeper of the only transaction that may commit is killed: others may commit, too, and so may that one.
+keeper_dies(_Config) ->
+    Table = cats:new(table, [public]),
+    {Pid, Monitor, Keeper} = spawn_preferred(fun() -> receive go_on -> exit(cats_transaction:insert(Table, {1})) end end),
+    exit(Keeper, kill),
+    ?assertEqual({atomic, true}, cats_transaction:run(fun() -> cats_transaction:insert(Table, {2}) end)),
+    ?assertEqual(none, cats_nif:transaction_preferred()),
+    Pid ! go_on,
+    receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(normal, Reason) end.
+
+%% Transactions that all want to be the only one are killed at any instant. The others end.
+kills(_Config) ->
+    Table = cats:new(table, [public]),
+    Numbers = lists:seq(1, 8),
+    true = cats:insert(Table, [{N, 0} || N <- Numbers]),
+    Add = fun() ->
+                  cats_transaction:run(fun() ->
+                                               Sums = [begin
+                                                           [{N, Sum}] = cats_transaction:read(Table, N),
+                                                           erlang:yield(),
+                                                           {N, Sum + 1}
+                                                       end || N <- Numbers],
+                                               cats_transaction:insert(Table, Sums)
+                                       end, [], #{retries => infinity})
+          end,
+    Victims = fun() ->
+                      Pids = [spawn_monitor(fun() -> forever(Add) end) || _ <- Numbers],
+                      timer:sleep(rand:uniform(3)),
+                      [begin
+                           exit(Pid, kill),
+                           receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end
+                       end || {Pid, Monitor} <- Pids]
+              end,
+    repeat([Victims, Add, Add]),
+    ?assertEqual({atomic, true}, Add()),
+    ?assertMatch([_], lists:usort([Sum || {_, Sum} <- cats:tab2list(Table)])),
+    ?assertEqual(none, cats_nif:transaction_preferred()).
+
+%% A transaction that can never commit ends.
+hopeless(_Config) ->
+    Table = cats:new(table, [public]),
+    Runs = counters:new(1, []),
+    %% Another process does it, so nobody can forbid it.
+    Changes = fun() ->
+                      counters:add(Runs, 1, 1),
+                      _ = cats_transaction:read(Table, key),
+                      cats_test_lib:in_process(fun() -> cats:update_counter(Table, key, 1, {key, 0}) end),
+                      cats_transaction:insert(Table, {written})
+              end,
+    Run = fun(Options) ->
+                  counters:put(Runs, 1, 0),
+                  {aborted, {Reason, N}} = cats_transaction:run(Changes, [], Options),
+                  ?assertEqual(N, counters:get(Runs, 1)),
+                  {Reason, N}
+          end,
+    ?assertEqual({conflict, 110}, Run(#{})),
+    ?assertEqual({conflict, 1}, Run(#{retries => 0})),
+    ?assertEqual({conflict, 10}, Run(#{retries => 9})),
+    ?assertEqual({conflict, 300}, Run(#{retries => 299, timeout => infinity})),
+    ?assertEqual({timeout, 1}, Run(#{timeout => 0})),
+    ?assertMatch({timeout, N} when N > 1, Run(#{retries => infinity, timeout => 50})),
+    ?assertEqual([], cats:lookup(Table, written)),
+    ?assertEqual(none, cats_nif:transaction_preferred()),
+    %% Who waits for another one ends in time, too.
+    {Pid, Monitor, _} = spawn_preferred(fun() -> timer:sleep(infinity) end),
+    ?assertEqual({aborted, {timeout, 1}},
+                 cats_transaction:run(fun() -> cats_transaction:insert(Table, {written}) end, [], #{timeout => 10})),
+    Reads = fun() ->
+                    _ = cats_transaction:read(Table, key),
+                    cats_test_lib:in_process(fun() -> cats:update_counter(Table, key, 1, {key, 0}) end),
+                    cats_transaction:read(Table, other)
+            end,
+    ?assertEqual({aborted, {timeout, 10}}, cats_transaction:run(Reads, [], #{timeout => 200})),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, _, _, _} -> ok end.
+
+options(_Config) ->
+    Remarks = fun(Arguments) ->
+                      try apply(cats_transaction, run, Arguments)
+                      catch error:badarg:Stack -> cats_failure:format_error(badarg, Stack)
+                      end
+              end,
+    Body = fun() -> ok end,
+    ?assertEqual({atomic, ok}, Remarks([Body, [], #{}])),
+    ?assertEqual({atomic, ok}, Remarks([Body, [], #{retries => infinity, timeout => infinity}])),
+    [?assertEqual(#{3 => <<"not a map of retries and timeout, which are an integer of at least 0 or infinity">>},
+                  Remarks([Body, [], Options]))
+     || Options <- [#{retries => -1}, #{retries => 1.0}, #{timeout => soon}, #{other => 1}, [], {retries, 1}]],
+    [?assertEqual(#{1 => <<"not a function of as many arguments as are given">>}, Remarks(Arguments))
+     || Arguments <- [[not_a_fun], [fun(A) -> A end], [Body, [a]], [Body, [a], #{}]]],
+    ?assertEqual(#{2 => <<"not a list">>}, Remarks([Body, a])),
+    %% Within a transaction, too.
+    ?assertMatch({atomic, #{3 := _}}, cats_transaction:run(fun() -> Remarks([Body, [], #{retries => a}]) end)).
+
+%% The process that runs the only transaction may not write to its tables from outside. Its other tables it may, and other processes may.
+writes_outside(_Config) ->
+    Table = cats:new(named, [public, named_table]),
+    Counted = cats:new(table, [public, ordered_set, {stats, true}]),
+    Other = cats:new(table, [public]),
+    Refused = fun(Write) ->
+                      Outcome = cats_transaction:run(
+                                  fun() ->
+                                          cats_transaction:read(Table, key),
+                                          cats_transaction:read(Counted, key),
+                                          Write(),
+                                          cats_transaction:insert(Table, {written})
+                                  end),
+                      {aborted, {badarg, [{cats, Function, _, _} | _] = Stack}} = Outcome,
+                      #{1 := <<"the calling process runs a transaction that uses the table", _/binary>>} =
+                          cats_failure:format_error(badarg, Stack),
+                      Function
+              end,
+    Next = fun() -> {key, erlang:unique_integer()} end,
+    ?assertEqual(insert, Refused(fun() -> cats:insert(Table, Next()) end)),
+    ?assertEqual(insert, Refused(fun() -> cats:insert(cats:whereis(Table), Next()) end)),
+    ?assertEqual(insert, Refused(fun() -> cats:insert(Counted, Next()) end)),
+    ?assertEqual(update_counter, Refused(fun() -> cats:update_counter(Counted, key, 1, {key, 0}) end)),
+    ?assertEqual([], cats:lookup(Table, written)),
+    %% Afterwards it may again.
+    true = cats:insert(Table, {key, 1}),
+    true = cats:insert(Counted, {key, 1}),
+    ?assertEqual({atomic, true},
+                 prefer(fun() ->
+                                cats_transaction:read(Table, key),
+                                true = cats:insert(Other, {key, 1}),
+                                [_] = cats:lookup(Table, key),
+                                true = cats_test_lib:in_process(fun() -> cats:insert(Table, {other, 1}) end)
+                        end)).
+
+%% What a function leaves in the dictionary of its process is no transaction.
+left_behind(_Config) ->
+    Table = cats:new(table, [public]),
+    Write = fun(N) -> cats_transaction:run(fun() -> cats_transaction:insert(Table, {N}) end) end,
+    Written = fun(N) -> cats:member(Table, N) end,
+    %% The process goes on elsewhere, from a preferred transaction, too.
+    Hibernate = fun(Run) ->
+                        {Pid, Monitor} = spawn_monitor(fun() -> Run(fun() -> erlang:hibernate(?MODULE, woken, [Write]) end) end),
+                        Pid ! wake,
+                        receive {'DOWN', Monitor, _, _, Outcome} -> Outcome end
+                end,
+    [begin
+         ?assertEqual({{aborted, no_transaction}, {atomic, true}}, Hibernate(Run)),
+         ?assert(Written(hibernated)),
+         ?assertEqual({atomic, true}, Write(others)),
+         cats:delete(Table, hibernated)
+     end || Run <- [fun(Body) -> cats_transaction:run(Body) end,
+                    fun(Body) -> cats_transaction:run(fun() -> cats_transaction:run(Body) end) end,
+                    fun(Body) -> prefer(Body) end]],
+    %% Without the state, nothing is written, and it is said.
+    ?assertEqual({aborted, no_transaction},
+                 cats_transaction:run(fun() -> cats_transaction:insert(Table, {lost}), erase() end)),
+    ?assertEqual({aborted, no_transaction},
+                 cats_transaction:run(fun() -> cats_transaction:run(fun() -> cats_transaction:insert(Table, {lost}), erase() end) end)),
+    ?assertNot(Written(lost)),
+    %% It may be erased for a while.
+    Restore = fun() -> [put(Key, Value) || {Key, Value} <- erase()], cats_transaction:insert(Table, {restored}) end,
+    ?assertEqual({atomic, true}, cats_transaction:run(Restore)),
+    ?assert(Written(restored)),
+    %% After the end, it is worth nothing. Nor is it in another process.
+    {atomic, Dictionary} = cats_transaction:run(fun() -> get() end),
+    Copy = fun(N) ->
+                   [put(Key, Value) || {Key, Value} <- Dictionary],
+                   ?assertExit({aborted, no_transaction}, cats_transaction:insert(Table, {N})),
+                   [put(Key, Value) || {Key, Value} <- Dictionary],
+                   Write(N)
+           end,
+    ?assertEqual({atomic, true}, Copy(copied_back)),
+    ?assertEqual({atomic, true}, cats_test_lib:in_process(fun() -> Copy(copied) end)),
+    ?assert(Written(copied_back) andalso Written(copied)).
+
+%% @private
+woken(Write) ->
+    receive wake -> ok end,
+    Outside = try cats_transaction:insert(table, {lost}) catch exit:Reason -> Reason end,
+    exit({Outside, Write(hibernated)}).
+
+%% The keeper finds that the function of its transaction is gone, though its process lives and makes no transactions.
+preferred_goes_on(_Config) ->
+    Table = cats:new(table, [public]),
+    {Pid, Monitor, Keeper} = spawn_preferred(fun() -> erlang:hibernate(timer, sleep, [infinity]) end),
+    Keeping = monitor(process, Keeper),
     ?assertEqual({atomic, true}, cats_transaction:run(fun() -> cats_transaction:insert(Table, {1}) end)),
-    receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end.
+    receive {'DOWN', Keeping, _, _, _} -> ok end,
+    ?assert(is_process_alive(Pid)),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, _, _, _} -> ok end.
+
+%% A table that was read before is deleted. The error names it, and not the one that is read or written next.
+deleted_table(_Config) ->
+    [begin
+         [A, B] = [cats:new(table, [Type, public]) || _ <- [a, b]],
+         Body = fun(Next) ->
+                        fun() ->
+                                cats_transaction:read(B, key),
+                                cats:info(B, id) =/= undefined andalso cats_test_lib:in_process(fun() -> cats:delete(B) end),
+                                Next()
+                        end
+                end,
+         ?assertMatch({aborted, {badarg, [{cats, Function, [B | _], _} | _]}}, cats_transaction:run(Body(fun() -> Use(A, B) end))),
+         ?assertEqual([], cats:tab2list(A))
+     end || Type <- [set, ordered_set],
+            {Function, Use} <- [{lookup, fun(A, _) -> cats_transaction:read(A, key) end},
+                                {lookup, fun(A, _) -> cats_transaction:insert(A, {key}) end},
+                                {insert, fun(A, B) -> [cats_transaction:insert(Table, {key}) || Table <- [A, B]] end}]],
+    %% The right to write is asked for at the end.
+    Open = cats:new(table, [public]),
+    {Owner, Protected} = cats_test_lib:spawn_owner(fun() -> cats:new(table, [protected]) end),
+    [?assertMatch({aborted, {badarg, [{cats, Function, [Protected, Argument], _} | _]}}, cats_transaction:run(Body))
+     || {Function, Argument, Body} <- [{insert, {key}, fun() -> [cats_transaction:insert(T, {key}) || T <- [Open, Protected]] end},
+                                       {delete, key, fun() -> [cats_transaction:delete(T, key) || T <- [Protected, Open]] end}]],
+    ?assertEqual([], cats:tab2list(Open)),
+    cats_test_lib:stop(Owner, normal).
 
 %% A body that catches everything runs again all the same.
 swallowed_conflict(_Config) ->

@@ -47,6 +47,8 @@ pub enum Cause {
     NoSnapshots,
     /// The engine does not record contention.
     NoContention,
+    /// The caller runs a transaction that uses the table. See [`inside`](crate::inside).
+    InsideTransaction,
 }
 
 impl From<Busy> for Failure {

@@ -201,6 +201,7 @@ impl From<Cause> for Failure {
             Cause::SnapshotLimit => atoms::snapshot_limit(),
             Cause::NoSnapshots => atoms::no_snapshots(),
             Cause::NoContention => atoms::no_contention(),
+            Cause::InsideTransaction => atoms::inside_transaction(),
         })
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::layout::equal::equals_stored;
 use crate::vm::identical;
 use cats_sync::facade::{AtomicU64, Ordering};
-use cats_table::{Range, Reads, Writes, WRITES_LIMIT};
+use cats_table::{inside, Range, Reads, Writes, WRITES_LIMIT};
 
 /// How often a call reads everything again because a place changed meanwhile. Then it counts as a conflict, although no
 /// value may have changed.
@@ -23,15 +23,22 @@ const MOST_COVERED: usize = 8;
 /// The most words of an object that is compared while its place is locked.
 const BRIEF: usize = 64;
 
-/// The word of the process whose transaction alone may commit, or 0.
+/// The pid of the keeper whose transaction alone may commit, or 0. See `cats_preferred`.
 static PREFERRED: AtomicU64 = AtomicU64::new(0);
 
-/// `{Identifier, Type, KeyPosition}` of a table. Fails for an engine without transactions. The caller's identifier is returned as it is,
-/// because a new one has to be collected.
-pub fn transaction_table(env: Env, &[named]: &[Term; 1]) -> Result<Term, Failure> {
+/// `{Identifier, Type, KeyPosition}` of a table that the caller may `read` or `write`. Fails for an engine without transactions. The
+/// caller's identifier is returned as it is, because a new one has to be collected.
+pub fn transaction_table(env: Env, &[named, right]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find_for_transaction(env, &guard, named, READ)?;
+    let want = match right == atoms::write() {
+        true => (Right::Write, None),
+        false => READ,
+    };
+    let handle = find_for_transaction(env, &guard, named, want)?;
     let table = handle.table();
+    if inside::is(env.this_process().0) {
+        registry().set_inside(table)?;
+    }
     let identifier = match named.is_immediate() {
         true => identifier(env, table),
         false => named,
@@ -78,10 +85,13 @@ pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Ter
 }
 
 /// Carries out writes if all notes hold, atomically: `true`, or `false` if one does not hold. A write is `{Table, Key, Objects}`. The key
-/// gets these objects in place of those that it has: none or one.
-pub fn transaction_commit(env: Env, &[notes, writes]: &[Term; 2]) -> Result<Term, Failure> {
-    if !may_commit(env) {
-        return Err(Failure::Busy);
+/// gets these objects in place of those that it has: none or one. While the transaction of another keeper alone may commit, returns
+/// `{preferred, Keeper}`.
+pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Result<Term, Failure> {
+    match preferred(env) {
+        None => (),
+        Some(preferred) if preferred == keeper => inside::end(env.this_process().0),
+        Some(other) => return Ok(env.tuple(&[atoms::preferred(), other])),
     }
     let guard = pin();
     let (mut reads, mut compared) = (Reads::none(), 0);
@@ -113,43 +123,58 @@ pub fn transaction_commit(env: Env, &[notes, writes]: &[Term; 2]) -> Result<Term
     Ok(atoms::false_())
 }
 
-/// Asks that from now on only this process may commit: `false` if another living process has asked before.
-pub fn transaction_prefer(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+/// The keeper whose transaction alone may commit, or `none`.
+pub fn transaction_preferred(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    Ok(preferred(env).unwrap_or_else(atoms::none))
+}
+
+/// Has only the transaction of this keeper commit, which the calling process runs: `false` if there is another living keeper.
+pub fn transaction_prefer(env: Env, &[keeper]: &[Term; 1]) -> Result<Term, Failure> {
+    env.local_pid(keeper).ok_or_else(bad)?;
     // AcqRel: nothing but the word itself is passed on. Its order with the locks does not matter.
-    let preferred = may_commit(env)
+    let preferred = preferred(env).is_none()
         && PREFERRED
-            .compare_exchange(0, env.this_process().0, Ordering::AcqRel, Ordering::Relaxed)
+            .compare_exchange(0, keeper.0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
+    if preferred {
+        inside::begin(env.this_process().0);
+    }
     Ok(atoms::boolean(preferred))
 }
 
-/// Lets others commit again.
-pub fn transaction_yield(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
-    // AcqRel: as in `transaction_prefer`.
-    let _ = PREFERRED.compare_exchange(env.this_process().0, 0, Ordering::AcqRel, Ordering::Relaxed);
+/// Lets others commit again, if this is the keeper.
+pub fn transaction_yield(_: Env, &[keeper]: &[Term; 1]) -> Result<Term, Failure> {
+    dismiss(keeper);
     Ok(atoms::ok())
 }
 
-/// Whether the calling process may commit. The preferred one may have ended.
+/// The keeper whose transaction alone may commit.
 #[inline]
-fn may_commit(env: Env) -> bool {
+fn preferred(env: Env) -> Option<Term> {
     // Relaxed: a commit that does not see the word yet is one that began before.
     match PREFERRED.load(Ordering::Relaxed) {
-        0 => true,
-        preferred => may_commit_beside(env, preferred),
+        0 => None,
+        keeper => living(env, Term(keeper)),
     }
 }
 
+/// The keeper, if it lives.
 #[cold]
-fn may_commit_beside(env: Env, preferred: u64) -> bool {
-    if preferred == env.this_process().0 {
-        return true;
+fn living(env: Env, keeper: Term) -> Option<Term> {
+    if monitor::is_alive(env, keeper) {
+        return Some(keeper);
     }
-    if monitor::is_alive(env, Term(preferred)) {
-        return false;
+    dismiss(keeper);
+    None
+}
+
+fn dismiss(keeper: Term) {
+    // AcqRel: as in `transaction_prefer`.
+    let dismissed = PREFERRED.compare_exchange(keeper.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+    if dismissed.is_ok() {
+        // Another one may be preferred by now. Then its writes from outside are not found.
+        inside::end_any();
     }
-    let _ = PREFERRED.compare_exchange(preferred, 0, Ordering::AcqRel, Ordering::Relaxed);
-    true
 }
 
 fn find_for_transaction<'g>(env: Env<'g>, guard: &'g Guard, table: Term, want: Want) -> Result<Handle<'g>, Failure> {
@@ -212,14 +237,18 @@ fn observe<'g>(
         }
         let noted = match *encode::tuple(env, note)? {
             [table, key, objects] => {
-                let handle = find_for_transaction(env, guard, table, READ)?;
+                let Some(handle) = find_noted(env, guard, table)? else {
+                    return Ok(false);
+                };
                 with_probe(env, handle.table(), key, |probe| {
                     Ok(handle.lookup_in(reads, probe, patient, &mut found)?)
                 })?;
                 objects
             }
             [table, from, to, down, objects] => {
-                let handle = find_for_transaction(env, guard, table, READ)?;
+                let Some(handle) = find_noted(env, guard, table)? else {
+                    return Ok(false);
+                };
                 with_range(env, handle, (from, to, down), |range| {
                     Ok(handle.range_in(reads, range, usize::MAX, patient, &mut found)?)
                 })?;
@@ -242,6 +271,15 @@ fn observe<'g>(
     match rest.0 {
         NIL => Ok(true),
         _ => Err(bad()),
+    }
+}
+
+/// The table of a note. Nothing if the caller may not read it any more: another process may have deleted it, for example.
+fn find_noted<'g>(env: Env<'g>, guard: &'g Guard, table: Term) -> Result<Option<Handle<'g>>, Failure> {
+    match find_for_transaction(env, guard, table, READ) {
+        Ok(handle) => Ok(Some(handle)),
+        Err(Failure::Bad(_)) => Ok(None),
+        Err(failure) => Err(failure),
     }
 }
 

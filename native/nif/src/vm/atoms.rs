@@ -64,6 +64,7 @@ atoms! {
     id = "id",
     idle = "idle",
     infinity = "infinity",
+    inside_transaction = "inside_transaction",
     invalid_option = "invalid_option",
     keep = "keep",
     keypos = "keypos",
@@ -93,6 +94,7 @@ atoms! {
     owner = "owner",
     panic = "panic",
     position = "position",
+    preferred = "preferred",
     private = "private",
     protected = "protected",
     protection = "protection",
@@ -124,6 +126,7 @@ atoms! {
     undefined = "undefined",
     underscore = "_",
     wait = "wait",
+    write = "write",
     write_concurrency = "write_concurrency",
 }
 

@@ -11,6 +11,7 @@ mod locked;
 pub mod reaper;
 
 use crate::failure::{Cause, Failure};
+use crate::inside;
 use crate::registry::exclusive::Exclusive;
 use crate::registry::reaper::{Expected, Garbage};
 use crate::table::contents::Contents;
@@ -678,6 +679,15 @@ impl Registry {
         drop(old);
         tell_contents(table, handle.store());
         wake(host);
+        Ok(())
+    }
+
+    /// Says of a table that a transaction uses it whose process may not write to it, if there is such a process. If not, says the opposite.
+    pub fn set_inside(&self, table: &Table) -> Result<(), Failure> {
+        self.hold(table, |_, _| match table.is_dead() {
+            true => (),
+            false => table.set_inside(!inside::is_none()),
+        })?;
         Ok(())
     }
 

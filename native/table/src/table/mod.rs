@@ -7,6 +7,7 @@ pub(crate) mod options;
 pub(crate) mod store;
 
 use crate::failure::{Cause, Failure};
+use crate::inside;
 use crate::object::group::KeyPlace;
 use crate::object::Layout;
 use crate::registry::{Registry, NOBODY};
@@ -32,6 +33,8 @@ const SNAPSHOT: usize = 0x10;
 const COUNTED: usize = 0x08;
 /// Bit of the state: calls on the table tell its recorder which process makes them.
 const RECORDED: usize = 0x04;
+/// Bit of the state: a transaction uses the table whose process may not write to it from outside. See [`inside`].
+const INSIDE: usize = 0x100;
 /// The bits of the state for the access.
 const ACCESS: usize = 3;
 
@@ -358,15 +361,16 @@ impl Table {
         caller: impl FnOnce() -> u64,
     ) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
-        if state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT | COUNTED | RECORDED) != 0 {
+        if state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT | COUNTED | RECORDED | INSIDE) != 0 {
             let simple = state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT) == 0;
             let open = simple && Self::is_open(state & ACCESS, right);
-            if open && state & RECORDED == 0 {
+            if open && state & (RECORDED | INSIDE) == 0 {
                 return self.counted(guard, operation);
             }
             let caller = caller();
             if simple {
                 self.tell_caller(guard, state, caller);
+                self.check_inside(state, right, caller)?;
             }
             return match open || simple && caller == self.owner() {
                 true => self.counted(guard, operation),
@@ -387,7 +391,7 @@ impl Table {
         is_owner: impl FnOnce() -> bool,
     ) -> bool {
         let state = self.state.load(Ordering::Acquire);
-        match state & (DEAD | LOOKED_UP | BLANK | COUNTED | RECORDED) {
+        match state & (DEAD | LOOKED_UP | BLANK | COUNTED | RECORDED | INSIDE) {
             0 => Self::is_open(state, right) || is_owner(),
             COUNTED => (Self::is_open(state & ACCESS, right) || is_owner()) && self.counted(guard, operation).is_ok(),
             _ => false,
@@ -423,9 +427,33 @@ impl Table {
 
     /// Says whether the table has a recorder. The caller holds the registry's lock for the table.
     pub(crate) fn set_recorded(&self, recorded: bool) {
-        let state = self.state.load(Ordering::Relaxed) & !RECORDED;
-        self.state
-            .store(state | if recorded { RECORDED } else { 0 }, Ordering::Release);
+        self.set_bit(RECORDED, recorded);
+    }
+
+    /// Refuses a write by the process of a transaction that uses the table. If no such transaction runs any more, forgets that one did.
+    fn check_inside(&self, state: usize, right: Right, caller: u64) -> Result<(), Failure> {
+        if state & INSIDE == 0 {
+            return Ok(());
+        }
+        if inside::is_none() {
+            // If it fails, the next call does it.
+            let _ = self.registry.set_inside(self);
+        }
+        match right == Right::Write && inside::is(caller) {
+            true => Err(Cause::InsideTransaction.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Says whether a transaction uses the table whose process may not write to it. The caller holds the registry's lock for the table.
+    pub(crate) fn set_inside(&self, inside: bool) {
+        self.set_bit(INSIDE, inside);
+    }
+
+    /// Sets or clears a bit of the state. The caller holds the registry's lock for the table.
+    fn set_bit(&self, bit: usize, set: bool) {
+        let state = self.state.load(Ordering::Relaxed) & !bit;
+        self.state.store(state | if set { bit } else { 0 }, Ordering::Release);
     }
 
     /// Counts an operation, if operations are counted. Never fails.
@@ -499,12 +527,13 @@ impl Table {
         if state & DEAD != 0 {
             return Err(Cause::Id.into());
         }
-        if state & RECORDED == 0 {
+        if state & (RECORDED | INSIDE) == 0 {
             self.allows(state & ACCESS, right, caller)?;
         } else {
             let caller = caller();
             self.allows(state & ACCESS, right, || caller)?;
             self.tell_caller(guard, state, caller);
+            self.check_inside(state, right, caller)?;
         }
         if state & BLANK != 0 && right == Right::Write {
             self.registry.furnish(self)?;

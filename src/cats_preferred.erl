@@ -1,0 +1,78 @@
+%% @hidden
+%% The transaction that alone may commit.
+%%
+%% A keeper is a process that stands for such a transaction. The native library has its pid, and refuses the commits of
+%% others. They wait for the end of the keeper, which is a monitor's message.
+%%
+%% | the transaction | the keeper |
+%% |---|---|
+%% | has run | is told, and ends |
+%% | was killed | gets to know it by a monitor, and ends |
+%% | goes on elsewhere by `erlang:hibernate/3' | finds that the catches of the function are gone, and ends |
+-module(cats_preferred).
+
+-export([enter/2, leave/1, await/2, keep/2]).
+
+%% After so many milliseconds, the keeper looks whether the function still runs.
+-define(LOOK, 1000).
+
+-type deadline() :: integer() | infinity.
+%% A monotonic time in milliseconds.
+
+%% @doc Makes the caller's transaction the only one that may commit, when no other is. It runs while the caller has so
+%% many catches.
+-spec enter(Level :: pos_integer(), deadline()) -> Keeper :: pid() | timeout.
+enter(Level, Deadline) ->
+    case cats_nif:transaction_preferred() of
+        none ->
+            Keeper = spawn(?MODULE, keep, [self(), Level]),
+            case cats_nif:transaction_prefer(Keeper) of
+                true ->
+                    Keeper;
+                false ->
+                    exit(Keeper, kill),
+                    enter(Level, Deadline)
+            end;
+        Other ->
+            case await(Other, Deadline) of
+                ok -> enter(Level, Deadline);
+                timeout -> timeout
+            end
+    end.
+
+%% @doc Lets others commit again.
+-spec leave(Keeper :: pid()) -> ok.
+leave(Keeper) ->
+    ok = cats_nif:transaction_yield(Keeper),
+    exit(Keeper, kill),
+    ok.
+
+%% @doc Waits until the transaction of this keeper is not preferred any more.
+-spec await(Keeper :: pid(), deadline()) -> ok | timeout.
+await(Keeper, Deadline) ->
+    Monitor = monitor(process, Keeper),
+    receive
+        {'DOWN', Monitor, process, Keeper, _} -> ok
+    after left(Deadline) ->
+            demonitor(Monitor, [flush]),
+            timeout
+    end.
+
+left(infinity) -> infinity;
+left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
+
+%% @private
+%% @doc Runs as the keeper.
+-spec keep(Process :: pid(), Level :: pos_integer()) -> ok.
+keep(Process, Level) ->
+    keep(Process, Level, monitor(process, Process)).
+
+keep(Process, Level, Monitor) ->
+    receive
+        {'DOWN', Monitor, process, Process, _} -> cats_nif:transaction_yield(self())
+    after ?LOOK ->
+            case process_info(Process, catchlevel) of
+                {catchlevel, Catches} when Catches >= Level -> keep(Process, Level, Monitor);
+                _ -> cats_nif:transaction_yield(self())
+            end
+    end.

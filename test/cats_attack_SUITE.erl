@@ -324,7 +324,7 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
     Two = [hd(Tables), lists:nth(3, Tables)],
     Calls =
         [{Function, [Table]} || Function <- [delete, delete_all_objects, first, last, first_lookup, last_lookup, removed, claim, adaptations,
-                                             record, recorded, transaction_table], Table <- Tables]
+                                             record, recorded], Table <- Tables]
         ++ [{Function, [Table, 3]} || Function <- [delete, lookup, member, take, lookup_to_update, ttl, next, prev, next_lookup, prev_lookup,
                                                    rank, nth, slot], Table <- Tables]
         ++ [{Function, [Table, {3, 3, [3]}]} || Function <- [delete_object, insert, insert_new, remove, next_objects, prev_objects],
@@ -369,15 +369,18 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
                {select_chunk, [T, hd(Cursor), 3]},
                {snapshot, [[T]]},
                {structure, [T, [], 1]},
+               {transaction_table, [T, read]},
+               {transaction_table, [T, write]},
                {transaction_read, [[{T, 3, [{3, 3, [3]}]}, {T, [1], [3], false, []}], T, 4]},
                {transaction_read, [[{T, 3, [{3, 3, [3]}]}], T, 4]},
                {transaction_range, [[{T, 3, [{3, 3, [3]}]}], T, [3], [10], false, 3]},
-               {transaction_commit, [[{T, 3, [{3, 3, [3]}]}], [{T, 3, [{3, 5, 6}]}, {T, 4, []}]]}] || T <- Tables])
+               {transaction_commit, [[{T, 3, [{3, 3, [3]}]}], [{T, 3, [{3, 5, 6}]}, {T, 4, []}], none]}] || T <- Tables])
         ++ [{select_on, [C, Result]} || C <- Cursor, Result <- [[], 0]]
         ++ [{scan, [C, []]} || C <- Cursor]
         ++ [{select_chunk, [hd(Tables), C, 0]} || C <- Cursor]
         ++ [{is_cursor, [hd(Cursor)]}, {stop_recording, [Record]}, {whereis, [name]}, {all, []}, {garbage, []}, {memory, []}, {engines, []},
-            {settings, []}, {stop_clock, [false]}, {transaction_prefer, []}, {transaction_yield, []}, {trace_start, [[call], 100]},
+            {select_key, [All, 1]}, {select_terms, [[{1, 2, 3}], All, []]}, {settings, []}, {stop_clock, [false]}, {transaction_preferred, []},
+            {transaction_prefer, [self()]}, {transaction_yield, [self()]}, {trace_start, [[call], 100]},
             {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},
             {new, [forged, [ordered_set, {limit, {bytes, 1000}}, {evict, sieve}, {notify, self(), [{batch, 3}]}]]},
             {configure, [#{}]}, {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]

@@ -246,7 +246,7 @@ read(File) ->
             Priority = process_flag(priority, high),
             try read(Device, <<>>, 0, erlang:md5_init())
             after
-                file:close(Device),
+                _ = file:close(Device),
                 process_flag(priority, Priority)
             end;
         Error -> Error

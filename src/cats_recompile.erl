@@ -273,7 +273,7 @@ write(Apps, New, OutDir) ->
         [check(Target, filelib:ensure_dir(Target)) || {Target, _} <- Changed],
         case cats_whole_files:write(Changed) of
             ok -> ok;
-            {error, {Failed, Why}} -> check(Failed, {error, Why})
+            {error, {Failed, Why}} -> throw({bad_file, Failed, Why})
         end,
         lists:foreach(fun({Directory, Name}) -> link_others(Directory, filename:join(OutDir, Name)) end, Apps)
     catch

@@ -25,9 +25,14 @@ write(Files) ->
     catch
         throw:{failed, File, Reason} -> {error, {File, Reason}}
     after
-        Keeper ! finish,
-        receive {'DOWN', Monitor, process, Keeper, _} -> ok end
+        demonitor(Monitor, [flush]),
+        finish(Keeper)
     end.
+
+finish(Keeper) ->
+    Monitor = monitor(process, Keeper),
+    Keeper ! finish,
+    receive {'DOWN', Monitor, process, Keeper, _} -> ok end.
 
 write_beside(File, Content, Keeper, Monitor) ->
     case file:read_link_info(File) of
@@ -38,7 +43,8 @@ write_beside(File, Content, Keeper, Monitor) ->
     Keeper ! {create, self(), Monitor, filename:dirname(File)},
     Beside = receive
                  {Monitor, {ok, Created}} -> Created;
-                 {Monitor, Failed} -> check(File, Failed)
+                 {Monitor, Failed} -> check(File, Failed);
+                 {'DOWN', Monitor, process, Keeper, Killed} -> exit(Killed)
              end,
     check(File, case is_function(Content) of
                     true -> Content(Beside);

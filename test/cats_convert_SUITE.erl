@@ -4,13 +4,13 @@
 -include_lib("stdlib/include/qlc.hrl").
 -include_lib("kernel/include/file.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([files/1, damaged_files/1, garbage_behind/1, much_garbage_behind/1, killed_writer/1, two_writers/1,
+-export([files/1, damaged_files/1, garbage_behind/1, much_garbage_behind/1, killed_writer/1, killed_keeper/1, two_writers/1,
          full_disk/1, special_names/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1, ets/1,
          live/1, queries/1,
          query_plans/1, query_arguments/1, browser/1]).
 
 all() ->
-    [files, damaged_files, garbage_behind, much_garbage_behind, killed_writer, two_writers, full_disk, special_names,
+    [files, damaged_files, garbage_behind, much_garbage_behind, killed_writer, killed_keeper, two_writers, full_disk, special_names,
      file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
      query_arguments, browser].
 
@@ -154,6 +154,20 @@ killed_writer(Config) ->
          ?assert(whole(File)),
          cats_test_lib:eventually(fun() -> files_beside(File) =:= [] end)
      end || _ <- lists:seq(1, 20)].
+
+%% The process that would delete what a killed writer leaves is killed itself. The writer goes on, or fails with the reason.
+killed_keeper(Config) ->
+    {File, New} = directory(Config, ?FUNCTION_NAME),
+    Killer = spawn_link(fun Kill() ->
+                                [exit(Pid, kill) || Pid <- processes(),
+                                                    {_, {cats_whole_files, keep, 2}} <- [process_info(Pid, current_function)]],
+                                Kill()
+                        end),
+    Results = [cats:tab2file(New, File) || _ <- lists:seq(1, 100)],
+    unlink(Killer),
+    cats_test_lib:stop(Killer, kill),
+    ?assertEqual([], lists:usort(Results) -- [ok, {error, killed}, {error, noproc}]),
+    ?assert(whole(File)).
 
 %% Whoever reads meanwhile sees one of the two tables.
 two_writers(Config) ->

@@ -2,13 +2,13 @@
 -module(cats_limit_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([options/1, refusals/1, every_writer/1, refusing/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
+-export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
          used_ones_stay/1, killed_writers/1, binaries/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [options, refusals, every_writer, refusing, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, killed_writers,
+    [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, killed_writers,
      binaries, too_large, snapshots, emptied, ordered, expiring].
 
 init_per_suite(Config) ->
@@ -334,3 +334,56 @@ expiring(_Config) ->
     timer:sleep(400),
     true = cats:insert(Table, [{{new, N}, N} || N <- lists:seq(1, 100)]),
     ?assertEqual(100, cats:info(Table, size)).
+
+%% What one call writes counts together: what it removes makes room for what it adds, and of several objects of a key the last one counts.
+together(_Config) ->
+    [begin
+         Big = binary:copy(<<"x">>, 5000),
+         {Limit, Size} = case Unit of
+                             objects -> {10, 10};
+                             bytes -> {100_000, 0}
+                         end,
+         Table = cats:new(t, [Type, public, {limit, {Unit, Limit}}, {evict, Policy}]),
+         Fill = fun Fill(N) ->
+                        try cats:insert(Table, {N, Big}) of
+                            true when N =:= Size -> N;
+                            true when N > 1000 -> N;
+                            true -> Fill(N + 1)
+                        catch
+                            error:system_limit -> N - 1
+                        end
+                end,
+         Full = case Policy of
+                    none -> Fill(1);
+                    _ -> Fill(1), cats:delete_all_objects(Table), [cats:insert(Table, {N, Big}) || N <- lists:seq(1, 10)], 10
+                end,
+         Run = fun(Deleted, Inserted) ->
+                       cats_transaction:run(fun() ->
+                                                    [cats_transaction:insert(Table, {N, Big}) || N <- Inserted],
+                                                    [cats_transaction:delete(Table, N) || N <- Deleted]
+                                            end)
+               end,
+         ?assertMatch({atomic, _}, Run([1, 2, 3, 4, 5, 6], [new])),
+         ?assertMatch({atomic, _}, Run([], [{new, N} || N <- lists:seq(1, 5)])),
+         ?assertEqual(Full, cats:info(Table, size)),
+         %% With many writes, too.
+         ?assertMatch({atomic, _}, Run([{new, N} || N <- lists:seq(1, 5)] ++ [new | lists:seq(7, Full)],
+                                       [{newer, N} || N <- lists:seq(1, Full)])),
+         ?assertEqual(Full, cats:info(Table, size)),
+         true = cats:delete(Table, {newer, 1}),
+         true = cats:insert(Table, [{repeated, Big} || _ <- lists:seq(1, Full)]),
+         ?assertEqual(Full, cats:info(Table, size)),
+         true = cats:delete(Table, {newer, 2}),
+         true = cats:insert(Table, [{repeated, x}, {3, Big} | [{3.0, Big} || Type =:= ordered_set]] ++ [{repeated, Big}]),
+         ?assertEqual(Full, cats:info(Table, size)),
+         case Policy of
+             none ->
+                 Objects = cats:tab2list(Table),
+                 ?assertMatch({aborted, {system_limit, _}}, Run([repeated], [more, most])),
+                 ?assertError(system_limit, cats:insert(Table, [{repeated, Big}, {more, Big}])),
+                 ?assertEqual(lists:sort(Objects), lists:sort(cats:tab2list(Table)));
+             _ ->
+                 ok
+         end,
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Unit <- [objects, bytes], Policy <- [none, sieve], {Unit, Policy} =/= {bytes, sieve}].

@@ -124,6 +124,25 @@ impl<'a> Probe<'a> {
     }
 }
 
+/// Of each probe, whether no later one has the same key. `ordered` says how the table compares keys.
+pub(crate) fn last_of_keys(probes: &[&Probe<'static>], ordered: bool) -> Vec<bool> {
+    let term = |i: &usize| probes[*i].term();
+    let mut sorted: Vec<usize> = (0..probes.len()).collect();
+    // Keys that are exactly equal are equal in the order of terms, too.
+    sorted.sort_by(|a, b| compare(term(a), term(b)));
+    let mut lasting = vec![false; probes.len()];
+    for equals in sorted.chunk_by(|a, b| compare(term(a), term(b)).is_eq()) {
+        let mut found: Vec<usize> = Vec::new();
+        for i in equals.iter().rev() {
+            if !found.iter().any(|later| ordered || equal(term(i), term(later))) {
+                found.push(*i);
+                lasting[*i] = true;
+            }
+        }
+    }
+    lasting
+}
+
 /// The key of an entry. `None` if the key word and the body cannot belong together: an optimistic read may see words of different entries.
 ///
 /// # Safety

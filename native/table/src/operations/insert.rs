@@ -6,6 +6,7 @@ use crate::object::group::{retire_entry, retire_replaced, Group};
 use crate::object::schema::{identical, Probe};
 use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers, Layout, Object};
 use crate::table::options::Kind;
+use crate::table::store::limited::Planned;
 use crate::table::store::Store;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
@@ -396,8 +397,8 @@ impl Handle<'_> {
         }
         let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
-        let adding = |i: usize| Some(incoming[i].body());
-        let result = store.update_many(self.guard, &probes, adding, |places| {
+        let planned = |i: usize| Planned::Put(incoming[i].body());
+        let result = store.update_many(self.guard, &probes, planned, |places| {
             self.still_named()?;
             if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {
                 return Ok(false);

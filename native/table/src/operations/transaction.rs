@@ -18,6 +18,7 @@ use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::counters::Operation;
 use crate::table::store::leased::{deadline, is_past};
+use crate::table::store::limited::Planned;
 use crate::table::store::Store;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
@@ -324,11 +325,11 @@ fn commit_from<N: Copy>(
         return Ok(reads.hold_beside(held));
     };
     let probes: SmallVec<[_; FEW]> = table.changes.iter().map(|(change, _)| change.probe()).collect();
-    let adding = |i: usize| match &table.changes[i].0 {
-        Change::Put(incoming) => Some(incoming.body()),
-        Change::Delete(_) => None,
+    let planned = |i: usize| match &table.changes[i].0 {
+        Change::Put(incoming) => Planned::Put(incoming.body()),
+        Change::Delete(_) => Planned::Remove,
     };
-    table.store.update_many(guard, &probes, adding, |places| {
+    table.store.update_many(guard, &probes, planned, |places| {
         if !table.are_noted(places, is_noted) {
             return Ok(false);
         }

@@ -61,6 +61,15 @@ fn hash_of_key(probe: &Probe<'_>) -> u32 {
     mix(hash_of(probe.word())) as u32
 }
 
+/// What a call may do in one of several places.
+#[derive(Clone, Copy)]
+pub enum Planned {
+    /// Puts the object with this body.
+    Put(u64),
+    /// Removes the object that is there.
+    Remove,
+}
+
 /// Why a purse was not filled.
 enum Lack {
     /// Others are in the way, or it takes long.
@@ -126,6 +135,15 @@ impl Limits {
             false => 1,
             // SAFETY: as the caller promises.
             true => unsafe { memory_of(body) as i64 },
+        }
+    }
+
+    /// What must be paid before this is done where `old` is. The place is locked.
+    pub fn price_of(&self, planned: Planned, old: Option<Entry>) -> i64 {
+        match planned {
+            Planned::Put(body) => self.price_of_one(body, old),
+            // SAFETY: the place is locked, so the object lives.
+            Planned::Remove => -old.map_or(0, |old| unsafe { self.cost(old.body) }),
         }
     }
 

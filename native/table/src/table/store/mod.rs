@@ -7,7 +7,7 @@ pub(crate) mod other;
 use crate::expiry::notices::Why;
 use crate::failure::Failure;
 use crate::object::group::free_entry;
-use crate::object::schema::{Exact, Ordered, Probe};
+use crate::object::schema::{last_of_keys, Exact, Ordered, Probe};
 use crate::object::{body_bytes, more_bytes, ObjectRef};
 use crate::snapshot::history::{History, Writer};
 use crate::snapshot::Snapshot;
@@ -27,7 +27,7 @@ use cats_sync::Busy;
 use cats_term::lease::{Lease, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef};
 use leased::{deadline, is_expired, lease, lives, LeasedPlaces, Leases};
-use limited::{Limits, Paying};
+use limited::{Limits, Paying, Planned};
 use other::Other;
 use std::ptr;
 use std::sync::OnceLock;
@@ -947,19 +947,18 @@ impl Store {
         }
     }
 
-    /// See [`Engine::update_many`]. `adding` tells the bodies of the objects that the change may put, as for
-    /// [`update_adding`](Self::update_adding).
+    /// See [`Engine::update_many`]. `planned` tells what the change may do in each place.
     pub fn update_many<R>(
         &self,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        adding: impl Fn(usize) -> Option<u64>,
+        planned: impl Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
         match &self.structure {
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
-                self.update_many_leased(leases, guard, probes, &adding, change)
+                self.update_many_leased(leases, guard, probes, &planned, change)
             }
             _ => self.update_many_as_it_is(guard, probes, change),
         }
@@ -972,17 +971,20 @@ impl Store {
         leases: &Leases,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        adding: &dyn Fn(usize) -> Option<u64>,
+        planned: &dyn Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         let store = self;
         let (mut change, mut paying) = (Some(change), leases.limits().map(Paying::new));
+        // Of several writes of one key the last one counts. That is looked at if there is no room for all of them.
+        let mut lasting = None;
         loop {
             let done = self.update_many_as_it_is(guard, probes, |places| {
                 if let Some(paying) = &mut paying {
+                    let lasts = |i: &usize| lasting.as_ref().is_none_or(|lasting: &Vec<bool>| lasting[*i]);
                     let price = |old: &dyn Fn(usize) -> Option<Entry>| -> i64 {
-                        let bodies = (0..probes.len()).filter_map(|i| Some((i, adding(i)?)));
-                        bodies.map(|(i, body)| paying.limits.price_of_one(body, old(i))).sum()
+                        let lasting = (0..probes.len()).filter(lasts);
+                        lasting.map(|i| paying.limits.price_of(planned(i), old(i))).sum()
                     };
                     let needed = price(&|i| places.get(i));
                     if !paying.purse.affords(needed) {
@@ -1017,6 +1019,9 @@ impl Store {
                         paying.limits.settle(self, guard, paying);
                     }
                     return Ok(result);
+                }
+                (Err(_), Some(_)) if lasting.is_none() && probes.len() > 1 => {
+                    lasting = Some(last_of_keys(probes, self.is_ordered()));
                 }
                 (Err(price), Some((paying, probe))) => {
                     paying.limits.make_room(self, guard, probe, price, &mut paying.purse)?;

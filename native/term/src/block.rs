@@ -227,10 +227,20 @@ pub unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
 /// The least weight of a held binary while it waits to be freed.
 const PART_WEIGHT: usize = 4 << 10;
 
+/// The bytes of kept memory of which an eighth weighs.
+const LIGHT: usize = 64 << 10;
+
+/// What memory weighs that something keeps alive while it waits to be freed: at least one eighth, as what waits in greater numbers is freed
+/// at less cost. What is above [`LIGHT`] weighs in full: it soon is more than all else that waits, and copying it costs more than freeing.
+#[inline]
+pub fn kept_weight(bytes: usize) -> usize {
+    (bytes / 8).max(bytes.saturating_sub(LIGHT))
+}
+
 /// The weight of a block of `words` words that keeps `kept` bytes alive in counted binaries: see [`BlockRef::weight`].
 #[inline]
 pub fn block_weight(words: usize, kept: usize) -> usize {
-    words * size_of::<u64>() + kept / 8
+    words * size_of::<u64>() + kept_weight(kept)
 }
 
 /// Bytes of memory that a block of `words` words occupies.
@@ -658,7 +668,7 @@ impl<'a> BlockRef<'a> {
         bytes_of(self.words())
     }
 
-    /// What the block weighs while it waits to be freed: its own bytes, and one eighth of the bytes that its shared binaries keep alive.
+    /// What the block weighs while it waits to be freed: its own bytes, and those that its shared binaries keep alive, by [`kept_weight`].
     /// The size of a binary that a held term keeps alive is not known, so such a term adds at least `PART_WEIGHT`.
     #[inline(never)]
     pub fn weight(self) -> usize {
@@ -668,7 +678,7 @@ impl<'a> BlockRef<'a> {
             |record| add(block_weight(0, (host().kept_bytes)(record))),
             |term| {
                 if let View::SharedBinary(_, bytes) = term.view() {
-                    add((bytes.len() / 8).max(PART_WEIGHT));
+                    add(kept_weight(bytes.len()).max(PART_WEIGHT));
                 }
             },
         );

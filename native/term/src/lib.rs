@@ -19,7 +19,9 @@ mod order;
 #[cfg(feature = "test-host")]
 pub mod test_host;
 
-pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, CountedFun, Dismantled, Shape, Short};
+pub use block::{
+    block_weight, bytes_of, kept_weight, Block, BlockRef, CountedBinary, CountedFun, Dismantled, Shape, Short,
+};
 pub use builder::{Builder, Item, Room};
 pub use compact::{Part, Parts};
 pub use equal::{equal, equal_elements};

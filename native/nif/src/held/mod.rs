@@ -26,7 +26,7 @@ use crate::vm::{Env, Term};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::{self, Own};
-use cats_term::{Class, Held, Retained};
+use cats_term::{kept_weight, Class, Held, Retained};
 use rustler::sys::{enif_alloc_env, enif_free_env, enif_keep_resource, enif_release_resource, ErlNifEnv};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -443,7 +443,12 @@ fn settle(guard: &Guard, batch: &Batch, state: u64) {
         match state & COUNT {
             // What was in it was given back, which happens when no reader can be in its objects.
             0 => enif_free_env(batch.env),
-            _ => guard.retire_sized(batch.env.cast(), 0, free_env, batch.weight.load(Ordering::Relaxed) / 8),
+            _ => guard.retire_sized(
+                batch.env.cast(),
+                0,
+                free_env,
+                kept_weight(batch.weight.load(Ordering::Relaxed)),
+            ),
         }
         guard.retire((&raw const *batch).cast_mut().cast(), 0, free_batch);
     }

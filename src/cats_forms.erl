@@ -63,7 +63,8 @@
           {'Elixir.Process', send_after, 4} => 2}).
 
 -type forms() :: [erl_parse:abstract_form() | erl_parse:form_info()].
--type description() :: value | traced | macro | protocol | {function, atom()} | {call, cats_recompile:call(), atom()}.
+-type description() :: value | {value, cats_recompile:call()} | traced | macro | protocol | {function, atom()}
+                     | {function, atom(), cats_recompile:call()}.
 -type place() :: {file:filename(), [{erl_anno:location(), module(), description()}]}.
 
 %% What the user has chosen: what stays with ets, and all functions that take a module, with its position.
@@ -104,7 +105,7 @@ places(Forms, Dynamic, Rules) ->
                                  (Form, {File, Places}) ->
                                       {File, [{File, [{erl_anno:location(Anno), cats_transform, What}]}
                                               || not is_excepted(Form, Module, Rules),
-                                                 {Anno, What} <- lists:reverse(left(Form, Context)), Dynamic orelse What =/= value]
+                                                 {Anno, What} <- lists:reverse(left(Form, Context)), Dynamic orelse not is_value(What)]
                                              ++ Places}
                               end, {"nofile", []}, Forms),
     lists:reverse(Places).
@@ -362,6 +363,10 @@ is_function_of_ets(Name, Arity) ->
 functions_of_ets() ->
     ets:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
 
+is_value(value) -> true;
+is_value({value, _Call}) -> true;
+is_value(_What) -> false.
+
 %% The places where `ets' remains as a value. In a pattern, a comparison, a map key or a table name it does no harm.
 left({atom, Anno, ets}, _Context) -> [{Anno, value}];
 left({attribute, _, record, {_, Fields}}, Context) -> left(Fields, Context);
@@ -388,7 +393,7 @@ left({cons, _, {tuple, _, [_, _]} = Pair, Rest}, Context) -> name(Pair, Context)
 %% What Elixir has of a call in the result of a macro.
 left({tuple, _, [{atom, _, '.'}, _Meta, {cons, _, {atom, Anno, ets}, _}]}, _Context) -> [{Anno, macro}];
 left({tuple, _, Elements}, Context) ->
-    named(Elements, fun(_Position, Name) -> {function, Name} end, Context);
+    named(Elements, fun(_Position, What) -> What end, Context);
 left({'fun', _, {function, Module, Name, Arity}}, Context) -> left(no_atom([Module]) ++ [Name, Arity], Context);
 left({call, _, {remote, _, Module, Name}, Arguments}, Context) ->
     left(no_atom([Module, Name]), Context) ++ arguments({Module, Name, length(Arguments)}, Arguments, Context);
@@ -413,11 +418,15 @@ arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments, #context{apply
         {#{Function := Position}, _, _} -> at(Position, Arguments, fun traced/2, Context);
         {_, #{Function := Position}, _} -> at(Position, Arguments, fun name/2, Context);
         {_, _, #{Function := Position}} -> at(Position, Arguments, fun(Applied, _) -> left(no_atom([Applied]), Context) end, Context);
-        _ when Module =/= undefined -> named(Arguments, fun(Position, Of) -> {call, {Module, Name, Arity, Position}, Of} end, Context);
-        _ -> named(Arguments, fun(_Position, Of) -> {function, Of} end, Context)
+        _ when Module =/= undefined -> named(Arguments, fun(Position, What) -> with_call(What, {Module, Name, Arity, Position}) end, Context);
+        _ -> named(Arguments, fun(_Position, What) -> What end, Context)
     end;
 arguments(_Function, Arguments, Context) ->
-    named(Arguments, fun(_Position, Name) -> {function, Name} end, Context).
+    named(Arguments, fun(_Position, What) -> What end, Context).
+
+%% The option `calls' may name this call.
+with_call(value, Call) -> {value, Call};
+with_call({function, Name}, Call) -> {function, Name, Call}.
 
 %% The argument at the position has places of its own kind.
 at(Position, Arguments, Places, Context) ->
@@ -434,13 +443,22 @@ name({tuple, _, [{atom, Anno, ets} | _]} = Tuple, Context) -> left(Tuple, Contex
 name(Form, Context) -> left(Form, Context).
 
 %% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order. `Describe' gets the
-%% position of the module and the function.
+%% position of the module and what is there.
 named(Forms, Describe, Context) -> named(Forms, 1, Describe, Context).
 
-named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms], Position, Describe, Context) ->
-    case is_function_of_ets(Name, any) andalso lists:member(element(1, Arguments), [nil, cons, integer]) of
-        true -> [{Anno, Describe(Position, Name)} | named([Arguments | Forms], Position + 2, Describe, Context)];
-        false -> [{Anno, value} | named([Function, Arguments | Forms], Position + 1, Describe, Context)]
-    end;
-named([Form | Forms], Position, Describe, Context) -> left(Form, Context) ++ named(Forms, Position + 1, Describe, Context);
-named([], _Position, _Describe, _Context) -> [].
+named([{atom, Anno, ets} | Forms], Position, Describe, Context) ->
+    What = case Forms of
+               [{atom, _, Name}, Arguments | _] when element(1, Arguments) =:= nil; element(1, Arguments) =:= cons;
+                                                     element(1, Arguments) =:= integer ->
+                   case is_function_of_ets(Name, any) of
+                       true -> {function, Name};
+                       false -> value
+                   end;
+               _ ->
+                   value
+           end,
+    [{Anno, Describe(Position, What)} | named(Forms, Position + 1, Describe, Context)];
+named([Form | Forms], Position, Describe, Context) ->
+    left(Form, Context) ++ named(Forms, Position + 1, Describe, Context);
+named([], _Position, _Describe, _Context) ->
+    [].

@@ -30,7 +30,9 @@
 %%     insert, [T, X])'.</li>
 %% </ul>
 %%
-%% Write `cats' in such a place, or name the function by the option `calls', below. The compiler also warns where `ets' is traced, as in
+%% Messages do not count, such as `ets' in `Pid ! {ets, X}', and neither do keys, such as that in `[{ets, X}]' or `maps:get(ets, Map)'.
+%%
+%% Write `cats' in such a place, or name the function by the option `calls', below. The warning has what to write there. The compiler also warns where `ets' is traced, as in
 %% `dbg:tp(ets, insert, [])'. The compiler option `nowarn_cats_transform', of a module or a project, disables the warnings.
 %%
 %% == Functions that take a module ==
@@ -74,6 +76,8 @@ parse_transform(Forms, Options) ->
 -spec format_error(cats_forms:description()) -> string().
 format_error(value) ->
     "ets is not replaced by cats where it is a value: a call with this module goes to ets";
+format_error({value, Call}) ->
+    format_error(value) ++ unless(Call);
 format_error(traced) ->
     "ets is not replaced by cats in what is traced: calls of cats are not seen";
 format_error(macro) ->
@@ -82,6 +86,8 @@ format_error(protocol) ->
     "Elixir consolidates this protocol from its own form: then its calls go to ets again";
 format_error({function, Name}) ->
     lists:flatten(io_lib:format("ets is not replaced by cats in this module, function and arguments: ets:~tp is called", [Name]));
-format_error({call, Call, Name}) ->
-    lists:flatten(io_lib:format("ets is not replaced by cats in this module, function and arguments: ets:~tp is called, unless the "
-                                "option {calls, [~0tp]} names this function", [Name, Call])).
+format_error({function, Name, Call}) ->
+    format_error({function, Name}) ++ unless(Call).
+
+unless(Call) ->
+    lists:flatten(io_lib:format(", unless the option {calls, [~0tp]} names this function", [Call])).

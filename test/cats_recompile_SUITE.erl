@@ -176,7 +176,7 @@ warned(Config) ->
                              "h() -> dbg:tp(ets, insert, []), erlang:trace_pattern({ets, insert, 2}, true), {ets, insert, [t]}.\n"},
                             {"recompiled_b", "g(M, T) -> M:insert(T, {1}).\n"}], [debug_info], Config),
     {ok, [], Warnings} = cats_recompile:apps([Original], out(Config)),
-    ?assertEqual([{3, value}, {4, traced}, {4, traced}, {4, {function, insert}}],
+    ?assertEqual([{3, {value, {recompiled_b, g, 2, 1}}}, {4, traced}, {4, traced}, {4, {function, insert}}],
                  [{Line, What} || {File, [{{Line, _}, cats_transform, What}]} <- Warnings,
                                   filename:basename(File) =:= "recompiled_a.erl"]),
     ?assertEqual(4, length(Warnings)).

@@ -157,7 +157,6 @@ warned(_Config) ->
               "f(As) -> {M, F, A} = {ets, insert, As}, apply(M, F, A).",
               "f(T) -> M = ets, spawn(M, delete, [T]).",
               "f(T) -> M = ets, fun M:delete/1.",
-              "f(T) -> g(ets, T). g(M, T) -> M:insert(T, {1}).",
               "f(T) -> {M, T} = {ets, T}, M:delete(T).",
               "f(T) -> S = #{tables => ets}, (maps:get(tables, S)):delete(T).",
               "f(T) -> (fun() -> ets end()):delete(T).",
@@ -168,7 +167,7 @@ warned(_Config) ->
      || Line <- Values, Number <- [length(string:split(Line, "M = ets", all)) - 1, 1], Number > 0,
         Number =:= lists:max([1, length(string:split(Line, "M = ets", all)) - 1])],
     ?assertEqual([{2, value}], warnings(["-record(state, {tables = ets}).", "f(S, T) -> (S#state.tables):delete(T)."])),
-    ?assertEqual([{3, value}], warnings(["f(M, T) -> M:delete(T).", "g(T) -> f(ets, T)."])),
+    ?assertEqual([{3, value}], warnings(["f(M, T) -> M:delete(T).", "g() -> f({ets, T})."])),
     [?assertEqual({Line, [{2, {function, insert}}]}, {Line, warnings([Line])})
      || Line <- ["f(T) -> {ets, insert, [T, {1}]}.",
                  "f() -> {ets, insert, 2}.",
@@ -177,11 +176,15 @@ warned(_Config) ->
                  "f() -> {mine, ets, insert, []}."]],
     %% The warning has what to write into the option `calls'.
     [begin
-         [{2, {call, Call, insert} = What}] = warnings(Lines),
-         ?assertEqual(Expected, Call),
-         ?assertNotEqual(nomatch, string:find(cats_transform:format_error(What), lists:flatten(io_lib:format("{calls, [~0tp]}", [Call]))))
-     end || {Lines, Expected} <- [{["f(T) -> g(ets, insert, [T, {1}]).", "g(_, _, _) -> ok."], {transformed, g, 3, 1}},
-                                  {["f(T, X) -> other:call(node(), ets, insert, [T | X])."], {other, call, 4, 2}}]],
+         [{2, What}] = warnings(Lines),
+         ?assertEqual(Expected, What),
+         Call = element(tuple_size(What), What),
+         ?assertNotEqual(nomatch, string:find(cats_transform:format_error(What), lists:flatten(io_lib:format("{calls, [~0tp]}", [Call])))),
+         ?assert(is_list(cats_transform:parse_transform(forms(Lines), [{cats_transform, [{calls, [Call]}]}])))
+     end || {Lines, Expected} <- [{["f(T) -> g(ets, insert, [T, {1}]).", "g(_, _, _) -> ok."], {function, insert, {transformed, g, 3, 1}}},
+                                  {["f(T) -> g(T, ets).", "g(T, M) -> M:delete(T)."], {value, {transformed, g, 2, 2}}},
+                                  {["f(T, X) -> other:call(node(), ets, insert, [T | X])."], {function, insert, {other, call, 4, 2}}}]],
+
     [?assertEqual({Line, [{2, traced}]}, {Line, warnings([Line])})
      || Line <- ["f() -> dbg:tp(ets, insert, []).",
                  "f() -> dbg:tpl(ets, x).",
@@ -287,7 +290,7 @@ named_calls(_Config) ->
                                               "on(M, F, A) -> M:F(A)."]],
                  [spaceless(lists:flatten(erl_pp:form(Form))) || {function, _, _, _, _} = Form <- Transformed]),
     %% The call with three arguments is not named.
-    ?assertMatch([{_, [{3, cats_transform, value}]}], Warnings),
+    ?assertMatch([{_, [{3, cats_transform, {value, {other, call, 3, 2}}}]}], Warnings),
     [?assertError({bad_call, Bad}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{calls, [Bad]}]}]))
      || Bad <- [{other, call}, {other, call, 3, 0}, {other, call, 3, 4}, {other, "call", 3, 1}]].
 

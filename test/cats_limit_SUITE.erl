@@ -3,13 +3,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
-         used_ones_stay/1, killed_writers/1, binaries/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1]).
+         used_ones_stay/1, killed_writers/1, binaries/1, held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, killed_writers,
-     binaries, too_large, snapshots, emptied, ordered, expiring].
+     binaries, held_terms, too_large, snapshots, emptied, ordered, expiring].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -287,6 +287,45 @@ binaries(_Config) ->
     Size = cats:info(Table, size),
     ?assert(Size =< 100),
     ?assert(Size >= 90).
+
+%% A limit of bytes counts what terms refer to that the VM keeps for the table, and gives it back.
+held_terms(_Config) ->
+    Bytes = 20_000,
+    Binary = fun(N) -> binary:copy(<<N:32>>, Bytes div 4) end,
+    Deep = fun(Term) -> lists:foldl(fun(I, Inner) -> case I rem 3 of 0 -> {I, Inner}; 1 -> [Inner]; 2 -> #{I => Inner} end end,
+                                    Term, lists:seq(1, 100)) end,
+    Makers = [{bits_at_the_end, fun(N) -> <<(Binary(N))/binary, 1:1>> end},
+              {bits_at_the_start, fun(N) -> <<_:1, Rest/bits>> = Binary(N), Rest end},
+              {bits_of_a_part, fun(N) -> <<_:7, Rest:1001/bits, _/bits>> = Binary(N), Rest end},
+              {deep_binary, fun(N) -> Deep(Binary(N)) end},
+              {deep_binaries, fun(N) -> <<A:10_000/binary, B/binary>> = Binary(N), Deep([A, #{a => {B}}]) end},
+              {deep_bits, fun(N) -> <<_:1, Rest/bits>> = Binary(N), Deep(Rest) end},
+              {deep_list, fun(_) -> Deep(lists:seq(1, Bytes div 16)) end},
+              {fun_over_a_binary, fun(N) -> B = Binary(N), fun() -> B end end},
+              {fun_over_bits, fun(N) -> <<_:1, B/bits>> = Binary(N), fun() -> {B, N} end end},
+              {deep_fun, fun(N) -> B = Binary(N), Deep(fun() -> [B] end) end},
+              {fun_over_a_fun, fun(N) -> B = Binary(N), F = fun() -> B end, fun() -> F end end}],
+    [begin
+         Table = cats:new(t, [Type, {limit, {bytes, 2_000_000}}, {evict, Policy}]),
+         Fill = fun() -> [try cats:insert(Table, {N, Make(N)}) catch error:system_limit when Policy =:= none -> full end
+                          || N <- lists:seq(1, 200)] end,
+         Check = fun() ->
+                         %% Two parts of a binary count as two binaries.
+                         Size = cats:info(Table, size),
+                         Name =:= deep_binaries orelse ?assert(Size >= 80, {Name, Size}),
+                         ?assert(Size >= 40 andalso Size =< 100, {Name, Size})
+                 end,
+         _ = Fill(),
+         Check(),
+         %% Some of what stays is moved, and costs what it did.
+         [true = cats:delete(Table, N) || N <- lists:seq(1, 200), N rem 10 =/= 0],
+         _ = Fill(),
+         Check(),
+         [true = cats:delete(Table, N) || N <- lists:seq(1, 200)],
+         [true = cats:insert(Table, {N, binary:copy(<<2>>, 18_000)}) || N <- lists:seq(1, 100)],
+         ?assertEqual({Name, 100}, {Name, cats:info(Table, size)}),
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none, s3_fifo], {Name, Make} <- Makers].
 
 too_large(_Config) ->
     [begin

@@ -685,16 +685,16 @@ impl<'a> BlockRef<'a> {
         weight.get()
     }
 
-    /// The bytes of the shared binaries that the block keeps alive. The same binary may be kept by others, too.
+    /// The bytes of what the block keeps alive: shared binaries and held terms. The same binary may be kept by others, too.
     pub fn kept_bytes(self) -> usize {
         let kept = Cell::new(0);
         let add = |more: usize| kept.set(kept.get() + more);
         self.for_each_kept(
             |record| add((host().kept_bytes)(record)),
-            |term| {
-                if let View::SharedBinary(_, bytes) = term.view() {
-                    add(bytes.len());
-                }
+            |term| match term.view() {
+                View::SharedBinary(_, bytes) => add(bytes.len()),
+                View::Held(_, held) => add((host().held_bytes)(held)),
+                _ => (),
             },
         );
         kept.get()

@@ -50,6 +50,9 @@ pub struct Host {
     pub release_counted: fn(u64),
     /// The size in bytes of the whole binary of a record, or 0 for a fun. At least one reference to it is counted.
     pub kept_bytes: fn(u64) -> usize,
+    /// About how many bytes a [retained](Self::retain) term takes, with the whole binaries that it refers to. It stays the same until the
+    /// term is released. 0 if it is known to take little.
+    pub held_bytes: fn(&Held) -> usize,
 }
 
 /// Where the VM keeps a held term of a stored object.

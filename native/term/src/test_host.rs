@@ -168,6 +168,7 @@ pub fn install_test_host(zeros_identical: bool) {
             _ => panic!("released twice, or never counted"),
         },
         kept_bytes: |_| 100,
+        held_bytes: |_| 1000,
     });
 }
 

@@ -47,6 +47,7 @@ pub fn install(env: Env) {
             true => 0,
             false => binary::size(record),
         },
+        held_bytes: held::bytes,
     });
 }
 

@@ -17,6 +17,7 @@
 //! where it is now, or it was seen to be none any more. The lock is one of a fixed set, chosen by the batch's address. A batch's
 //! memory goes through the epoch, as others may be about to find out that they are not the one to claim it.
 
+mod bytes;
 pub mod host;
 mod weight;
 
@@ -58,6 +59,15 @@ struct Slot {
     /// The words that stand for the term in its object; null when it was given back.
     held: AtomicPtr<Held>,
     weight: AtomicUsize,
+    /// What the object's table counts for it ([`bytes`]).
+    bytes: AtomicUsize,
+}
+
+/// What a term takes, as far as it is known before it is copied.
+#[derive(Clone, Copy)]
+struct Size {
+    weight: Option<usize>,
+    bytes: usize,
 }
 
 /// Aligned so that an index fits into the low bits of an address.
@@ -181,6 +191,7 @@ impl Batch {
         let slot = || Slot {
             held: AtomicPtr::new(null_mut()),
             weight: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
         };
         let batch = Own::new(Batch {
             // SAFETY: no precondition.
@@ -199,25 +210,23 @@ impl Batch {
     ///
     /// Only the owner calls, while the batch is open and not full.
     #[inline]
-    fn add(&self, held: &Held, weight: Option<usize>, bytes: Option<&[u8]>) -> (*const u8, bool) {
+    fn add(&self, held: &Held, size: Size, bytes: Option<&[u8]>) -> (*const u8, bool) {
         // SAFETY: only the owner adds to the environment, and others only read what was published to them.
         let env = unsafe { Env::new(self.env) };
-        // SAFETY: the source is a term of the caller's own call, or one that lives while its guard does.
-        let (mut term, copied) = unsafe { weight::copied(env, Term(held.term())) };
-        let weight = weight.unwrap_or_else(|| {
+        let (term, copied) = match bytes.filter(|bytes| !stay(Term(held.term()), bytes)) {
+            Some(bytes) => (env.binary(bytes), None),
+            // SAFETY: the source is a term of the caller's own call, or one that lives while its guard does.
+            None => unsafe { weight::copied(env, Term(held.term())) },
+        };
+        let weight = size.weight.unwrap_or_else(|| {
             // SAFETY: as above.
             let bytes = copied.or_else(|| unsafe { weight::weight(Term(held.term()), ALONE) });
             bytes.map_or(ALONE, |bytes| (bytes + ITEM_WEIGHT).min(ALONE))
         });
-        let mut address = std::ptr::null();
-        if let Some(bytes) = bytes {
-            address = bytes.as_ptr();
-            if !env.binary_bytes(term).is_some_and(|shared| std::ptr::eq(shared, bytes)) {
-                // Bytes that do not begin at a whole byte are laid out anew at each look: they need a place of their own.
-                term = env.binary(bytes);
-                address = env.binary_bytes(term).map_or(std::ptr::null(), <[u8]>::as_ptr);
-            }
-        }
+        let address = match bytes {
+            Some(_) => env.binary_bytes(term).map_or(std::ptr::null(), <[u8]>::as_ptr),
+            None => std::ptr::null(),
+        };
         // Relaxed: only the owner changes these, and `close` publishes them.
         let index = self.added.load(Ordering::Relaxed);
         let total = self.weight.load(Ordering::Relaxed) + weight;
@@ -225,6 +234,7 @@ impl Batch {
         self.weight.store(total, Ordering::Relaxed);
         let slot = &self.slots[index];
         slot.weight.store(weight, Ordering::Relaxed);
+        slot.bytes.store(size.bytes, Ordering::Relaxed);
         // Release, here and in `relocate`: whoever finds the term through its words sees the slot.
         slot.held.store((&raw const *held).cast_mut(), Ordering::Release);
         held.relocate(Retained {
@@ -253,6 +263,13 @@ impl Batch {
         // Relaxed: the owner wrote it before it closed the batch.
         (state >> WEIGHT_SHIFT) as usize * LIVING_PART <= self.weight.load(Ordering::Relaxed)
     }
+}
+
+/// Whether the bytes of a binary are always at the same place. Those that do not begin at a whole byte are laid out anew at each look.
+/// They need a place of their own, and then they keep nothing of what they are a part of.
+fn stay(binary: Term, bytes: &[u8]) -> bool {
+    let stay = |env: Env| env.binary_bytes(binary).is_some_and(|now| std::ptr::eq(now, bytes));
+    weight::with_scratch(stay).unwrap_or(false)
 }
 
 unsafe fn free_env(env: *mut u8, _: usize) {
@@ -294,10 +311,18 @@ pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
         None => Some(unsafe { weight::weight(Term(held.term()), ALONE) }.unwrap_or(ALONE)),
     };
     let weight = weight.map(|weight| (weight + ITEM_WEIGHT).min(ALONE));
+    let size = Size {
+        weight,
+        bytes: match bytes {
+            Some(bytes) => bytes.len(),
+            // SAFETY: as above.
+            None => unsafe { bytes::bytes(Term(held.term()), class) },
+        },
+    };
     if weight == Some(ALONE) {
-        return add_alone(held, weight, hides, bytes);
+        return add_alone(held, size, hides, bytes);
     }
-    let (address, full) = add_to_current(held, weight, hides, bytes);
+    let (address, full) = add_to_current(held, size, hides, bytes);
     if let Some(full) = full {
         close(full);
     }
@@ -322,22 +347,17 @@ fn retain_table(held: &Held) -> bool {
 
 /// Adds a term to a batch of its own.
 #[cold]
-fn add_alone(held: &Held, weight: Option<usize>, hides: bool, bytes: Option<&[u8]>) -> *const u8 {
+fn add_alone(held: &Held, size: Size, hides: bool, bytes: Option<&[u8]>) -> *const u8 {
     let batch = Batch::new(1, hides);
     // SAFETY: this thread owns the new batch.
-    let (address, _) = unsafe { &*batch }.add(held, weight, bytes);
+    let (address, _) = unsafe { &*batch }.add(held, size, bytes);
     close(batch);
     address
 }
 
 /// Adds a term to this thread's batch; also returns the batch if it is full now and no longer the thread's, to be closed.
 #[inline]
-fn add_to_current(
-    held: &Held,
-    weight: Option<usize>,
-    hides: bool,
-    bytes: Option<&[u8]>,
-) -> (*const u8, Option<*mut Batch>) {
+fn add_to_current(held: &Held, size: Size, hides: bool, bytes: Option<&[u8]>) -> (*const u8, Option<*mut Batch>) {
     let added = CURRENT.try_with(|currents| {
         let current = &currents[usize::from(hides)];
         // Relaxed: this thread's own, or somebody has taken it to close it.
@@ -346,7 +366,7 @@ fn add_to_current(
             batch = current.begin(hides);
         }
         // SAFETY: this thread owns the batch, and nobody frees it while it is open.
-        let (address, full) = unsafe { &*batch }.add(held, weight, bytes);
+        let (address, full) = unsafe { &*batch }.add(held, size, bytes);
         if full {
             return (address, Some(batch));
         }
@@ -355,7 +375,7 @@ fn add_to_current(
         (address, None)
     });
     // A thread that is ending has no batch of its own any more.
-    added.unwrap_or_else(|_| (add_alone(held, weight, hides, bytes), None))
+    added.unwrap_or_else(|_| (add_alone(held, size, hides, bytes), None))
 }
 
 /// Closes a batch that this thread owns. Holds no lock when it is called.
@@ -371,6 +391,22 @@ fn close(batch: *mut Batch) {
     if batch.is_light(state) {
         settle(&guard, batch, state);
     }
+}
+
+/// What a term takes ([`cats_term::Host::held_bytes`]).
+pub fn bytes(held: &Held) -> usize {
+    // So the batch that the words name stays while it is looked at.
+    let _guard = epoch::pin();
+    let place = held.place();
+    // A table takes no less without this reference. A term that is not retained has no batch.
+    if place & TABLE != 0 || place == 0 {
+        return 0;
+    }
+    let (batch, index) = at(place);
+    // SAFETY: the words named the batch under the guard, and it goes through the epoch.
+    let slot = &unsafe { &*batch }.slots[index];
+    // Relaxed: written before the words named the batch, which `place` acquires.
+    slot.bytes.load(Ordering::Relaxed)
 }
 
 /// Gives a term back ([`cats_term::Host::release`]).
@@ -432,8 +468,11 @@ fn settle(guard: &Guard, batch: &Batch, state: u64) {
             // SAFETY: whoever gives these words back waits for the lock, so their object exists.
             if let Some(held) = unsafe { held.as_ref() } {
                 // The bytes of a binary stay where they are: `add` copies none of a term that has a batch.
-                let weight = slot.weight.load(Ordering::Relaxed);
-                full.extend(add_to_current(held, Some(weight), batch.hides, None).1);
+                let size = Size {
+                    weight: Some(slot.weight.load(Ordering::Relaxed)),
+                    bytes: slot.bytes.load(Ordering::Relaxed),
+                };
+                full.extend(add_to_current(held, size, batch.hides, None).1);
             }
         }
     }

@@ -30,29 +30,34 @@ thread_local! {
     static SCRATCH: Scratch = Scratch(unsafe { enif_alloc_env() });
 }
 
+/// Calls `f` with an environment that is this thread's own, and that is emptied then. `None` on a thread that is ending.
+pub fn with_scratch<R>(f: impl FnOnce(Env) -> R) -> Option<R> {
+    let with = |scratch: &Scratch| {
+        // SAFETY: this thread's own, and nothing of it is used after the call.
+        let result = f(unsafe { Env::new(scratch.0) });
+        // SAFETY: as above.
+        unsafe { enif_clear_env(scratch.0) };
+        result
+    };
+    SCRATCH.try_with(with).ok()
+}
+
 /// About how many bytes a term takes on a heap; nothing if that is more than `limit`, or cannot be told.
 ///
 /// # Safety
 /// The term lives during the call.
 pub unsafe fn weight(term: Term, limit: usize) -> Option<usize> {
-    let (from, to) = SCRATCH
-        .try_with(|scratch| {
-            // SAFETY: this thread's own, and nothing of it is used after the call.
-            let env = unsafe { Env::new(scratch.0) };
-            if !layout::is_known() {
-                return Some((0, external::of(env, term)?.len()));
-            }
-            let end = || (env.cons(Term(NIL), Term(NIL)).0 & !3) as usize;
-            let from = end();
-            // SAFETY: as the caller promises.
-            unsafe { env.copy(term) };
-            let to = end();
-            // SAFETY: as above.
-            unsafe { enif_clear_env(scratch.0) };
-            Some((from, to))
-        })
-        .ok()
-        .flatten()?;
+    let (from, to) = with_scratch(|env| {
+        if !layout::is_known() {
+            return Some((0, external::of(env, term)?.len()));
+        }
+        let end = || (env.cons(Term(NIL), Term(NIL)).0 & !3) as usize;
+        let from = end();
+        // SAFETY: as the caller promises.
+        unsafe { env.copy(term) };
+        Some((from, end()))
+    })
+    .flatten()?;
     to.checked_sub(from).filter(|distance| *distance <= limit)
 }
 

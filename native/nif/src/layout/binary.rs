@@ -138,6 +138,26 @@ pub unsafe fn read<'a>(term: Term) -> Option<(u64, &'a [u8])> {
     unsafe { read_as(FORM.load(Ordering::Relaxed), term) }
 }
 
+/// The record's address of a binary or bit string outside the heaps, wherever it begins and ends. Nothing if records are not known.
+///
+/// # Safety
+/// The term lives.
+pub unsafe fn record(term: Term) -> Option<u64> {
+    let form = FORM.load(Ordering::Relaxed);
+    // SAFETY: as the caller promises; this is the learned form.
+    unsafe {
+        if form == Form::Later as u64 {
+            let range = item::<Range>(term, RANGE)?;
+            Some(item::<Reference>(range.reference, REFERENCE)?.record)
+        } else if form == Form::Earlier as u64 {
+            let whole = item::<Part>(term, PART).map_or(term, |part| part.whole);
+            Some(item::<Whole>(whole, WHOLE)?.record)
+        } else {
+            None
+        }
+    }
+}
+
 /// # Safety
 /// The term lives for `'a`, and items have the layout of this form.
 #[inline(always)]

@@ -147,6 +147,28 @@ pub unsafe fn by_anyone<'a>(term: Term) -> Option<CountedFun<'a>> {
     }
 }
 
+/// The terms of a fun's environment. Nothing for other terms, or if the layout of funs is not known.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+pub unsafe fn environment<'a>(term: Term) -> Option<&'a [Term]> {
+    let form = FORM.load(Ordering::Relaxed);
+    // SAFETY: as the caller promises, and funs have this form.
+    unsafe {
+        if form == Form::Plain as u64 {
+            read_plain(term).map(|(_, terms)| terms)
+        } else if form == Form::Earlier as u64 {
+            let fun = earlier(term)?;
+            Some(match fun.is_external() {
+                true => &[],
+                false => from_raw_parts(address(term).add(EARLIER_WORDS).cast(), fun.terms.into()),
+            })
+        } else {
+            None
+        }
+    }
+}
+
 /// Whether the words of stored funs are laid out as they are. Otherwise [`make`] makes funs.
 #[inline(always)]
 pub fn is_laid_out() -> bool {

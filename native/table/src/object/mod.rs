@@ -570,7 +570,7 @@ pub unsafe fn body_bytes(body: u64) -> usize {
     }
 }
 
-/// The same, with the bytes of shared binaries that the object keeps. Reads the block only if something in it is held or counted.
+/// The same, with the bytes of shared binaries and held terms that the object keeps. Reads the block only if something in it is held or counted.
 ///
 /// # Safety
 /// As for [`body_bytes`].

@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -47,7 +47,7 @@ bench-native: deps ## measure all engines and locks beside maps of other Rust li
 test: deps-test ## run all tests that may run beside other programs
 	@scripts/test
 
-test-native: deps-test ## the tests of the Rust crates; builds the library that cats_term_SUITE loads
+test-native: deps-test ## the tests of the Rust crates; builds the library that cats_term_SUITE and the storm load
 	cd native && cargo test --locked --no-fail-fast
 	cd native && cargo build --locked --package cats-nif --features selftest,cats-term/test-host
 
@@ -103,7 +103,10 @@ conformance: deps-test build ## the Erlang tests that hold for every engine, ove
 cluster: deps-test build ## the scenarios of a Mnesia cluster, on ets and on cats, with a longer load (CATS_CLUSTER_MS of each)
 	@CATS_CLUSTER_MS=$${CATS_CLUSTER_MS:-10000} SUITE=cats_cluster_SUITE scripts/test-erlang
 
-check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some four hours)
+storm: deps-test build ## random calls of the whole library on random tables (SECONDS=60 WORKERS=4; SEED=n repeats one, ROUND=n from there)
+	@scripts/storm
+
+check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some five hours)
 	@CATS_STRESS_MS=1000 $(MAKE) test-native
 	@$(MAKE) test-measures test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
@@ -111,6 +114,7 @@ check: deps-test ## what takes long: histories by the thousand, models, other ta
 	@$(MAKE) cluster
 	@$(MAKE) test-conflicts test-portable test-targets test-aarch64
 	@$(MAKE) sanitize
+	@SECONDS=3600 scripts/sanitize storm
 	@$(MAKE) test-docs test-page
 
 sanitize: deps-test build ## the tests under the address sanitizer, the histories under the thread sanitizer

@@ -98,25 +98,10 @@ init_per_suite(Config) ->
 
 build(Config) ->
     Root = filename:dirname(filename:dirname(proplists:get_value(source, ?MODULE:module_info(compile)))),
-    [Ebin, Priv] = [filename:join([?config(priv_dir, Config), "selftest", Name]) || Name <- ["ebin", "priv"]],
-    [ok = filelib:ensure_dir(filename:join(Directory, "x")) || Directory <- [Ebin, Priv]],
-    %% The target and the features of the native tests, so that what these have built is not built again.
-    Native = filename:join(Root, "native"),
-    Target = filename:absname(os:getenv("CARGO_TARGET_DIR", "target"), Native),
-    Built = os:cmd("cd " ++ Native ++ " && cargo build --locked --quiet --package cats-nif"
-                   " --features selftest,cats-term/test-host --target-dir " ++ Target ++ " 2>&1"),
-    %% Cargo puts it below the name of a target that is not the machine itself.
-    Library = filename:join([Target, os:getenv("CARGO_BUILD_TARGET", ""), "debug", "libcats_nif.so"]),
-    case file:copy(Library, filename:join(Priv, "cats_nif.so")) of
-        {ok, _} -> ok;
-        Error -> ct:fail("~p~n~ts", [Error, Built])
-    end,
-    {ok, cats_nif} = compile:file(filename:join([Root, "src", "cats_nif.erl"]),
-                                  [debug_info, report, {d, 'SELFTEST'}, {outdir, Ebin}]),
-    Others = [File || File <- filelib:wildcard(filename:join(filename:dirname(code:which(cats)), "*")),
-                      filename:basename(File) =/= "cats_nif.beam", filelib:is_regular(File)],
-    [{ok, _} = file:copy(File, filename:join(Ebin, filename:basename(File))) || File <- Others],
-    [{ebin, Ebin}, {priv, Priv} | Config].
+    Directory = filename:join(?config(priv_dir, Config), "selftest"),
+    Script = filename:join([Root, "scripts", "build-selftest"]),
+    ?assertEqual({0, ""}, cats_test_lib:run(Script, [Directory, filename:dirname(code:which(cats))])),
+    [{ebin, filename:join(Directory, "ebin")}, {priv, filename:join(Directory, "priv")} | Config].
 
 end_per_suite(_Config) -> ok.
 

@@ -1,0 +1,29 @@
+%% A storm of combinations (cats_storm.erl) of a fixed number of operations, in a VM of its own, on a native library with debug assertions.
+%% The environment may give STORM_OPERATIONS, and the SEED of a storm that is to be repeated.
+-module(cats_storm_SUITE).
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([storm/1]).
+
+suite() -> [{timetrap, {minutes, 20}}].
+
+all() -> [storm].
+
+init_per_suite(Config) ->
+    case os:find_executable("cargo") of
+        false -> {skip, "no cargo"};
+        _ -> Config
+    end.
+
+end_per_suite(_Config) -> ok.
+
+%% If it fails, the end of what it wrote tells the seed that repeats it.
+storm(_Config) ->
+    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
+    Erl = filename:join([code:root_dir(), "bin", "erl"]),
+    Operations = integer_to_list(cats_test_lib:environment("STORM_OPERATIONS", 500000)),
+    Arguments = ["-u", "SECONDS", "ERL=" ++ Erl, "OPERATIONS=" ++ Operations, filename:join([Root, "scripts", "storm"])],
+    case cats_test_lib:run("env", Arguments) of
+        {0, Output} -> ct:log("~ts", [Output]);
+        {_, Output} -> ct:fail("~ts", [lists:nthtail(max(0, length(Output) - 5000), Output)])
+    end.

@@ -1,0 +1,128 @@
+%% What must hold when no process uses the tables of a storm any more, and when the tables are gone.
+-module(cats_storm_quiet).
+
+-import(cats_storm_tables, [has/2]).
+-import(cats_storm_calls, [wrong_objects/2]).
+
+-export([check/0, check_gone/1, account/0]).
+
+-define(TRIES, 200).
+
+%% @doc What is wrong with all tables.
+-spec check() -> nothing | term().
+check() ->
+    first_wrong([fun() -> table(Table) end || Table <- cats_storm_tables:all(), cats:info(maps:get(tid, Table), id) =/= undefined]
+                ++ [fun cats_storm_sums:check/0]).
+
+first_wrong([Check | Checks]) ->
+    case Check() of
+        nothing -> first_wrong(Checks);
+        Wrong -> Wrong
+    end;
+first_wrong([]) -> nothing.
+
+table(#{tid := Tid} = Table) ->
+    case cats:info(Tid, protection) of
+        private -> nothing;
+        _ -> first_wrong([fun() -> contents(Table, ?TRIES) end, fun() -> limit(Table) end, fun() -> counted(Table) end,
+                          fun() -> snapshot(Table) end])
+    end.
+
+%% All ways meet the same objects, and the size is their number. Objects may expire meanwhile.
+contents(#{tid := Tid} = Table, Tries) ->
+    Size = cats:info(Tid, size),
+    Found = [{Way, lists:sort(Function(Tid))} || {Way, Function} <- cats_storm_walks:all_ways(Table)],
+    Counts = [length(Objects) || {_, Objects} <- Found] ++ [cats:select_count(Tid, [{'_', [], [true]}]), cats:info(Tid, size)]
+        ++ [cats:count(Tid, #{}) || has(order_statistics, Table)] ++ [length(slots(Tid, 0)) || not has(expiring, Table)],
+    [{_, First} | _] = Found,
+    case lists:usort([Objects || {_, Objects} <- Found]) =:= [First] andalso lists:usort(Counts) =:= [Size] of
+        true ->
+            first_wrong([fun() -> wrong_objects(Table, First) end, fun() -> keys(Table, First, Tries) end]);
+        false when Tries > 0 ->
+            case has(expiring, Table) of
+                true -> timer:sleep(10), contents(Table, Tries - 1);
+                false -> contents(Table, 0)
+            end;
+        false ->
+            {contents, Table, {sizes, Size, Counts}, [{Way, Objects -- First, First -- Objects} || {Way, Objects} <- Found]}
+    end.
+
+slots(Tid, Number) ->
+    case cats:slot(Tid, Number) of
+        '$end_of_table' -> [];
+        Objects -> Objects ++ slots(Tid, Number + 1)
+    end.
+
+%% Each object is found by its key.
+keys(#{tid := Tid} = Table, Objects, Tries) ->
+    Some = [{cats_storm_values:key(Table, Object), Object} || Object <- lists:sublist(Objects, 1000)],
+    Keys = lists:usort([Key || {Key, _} <- Some]),
+    Lost = [Object || {Key, Object} <- Some, not lists:member(Object, cats:lookup(Tid, Key))],
+    case Lost =:= [] andalso length(cats:lookup_many(Tid, Keys)) =:= length(Keys) of
+        true -> nothing;
+        false -> case has(expiring, Table) andalso Tries > 0 of
+                     true -> contents(Table, Tries - 1);
+                     false -> {lost, Table, Lost}
+                 end
+    end.
+
+%% The structure of a table may pass a limit of bytes by a hundredth.
+limit(#{tid := Tid} = Table) ->
+    case cats:info(Tid, limit) of
+        {objects, Limit} -> case cats:info(Tid, size) of
+                                Size when Size =< Limit -> nothing;
+                                Size -> {limit, Table, Size}
+                            end;
+        {bytes, Limit} ->
+            case cats:info(Tid, memory) * erlang:system_info(wordsize) of
+                Bytes when Bytes =< Limit + Limit div 100 + 20000 -> nothing;
+                Bytes -> {limit, Table, Bytes, cats:info(Tid)}
+            end;
+        undefined -> nothing
+    end.
+
+counted(#{tid := Tid} = Table) ->
+    case cats:stats(Tid) of
+        #{lookups := Lookups, hits := Hits, misses := Misses} when Lookups =/= Hits + Misses -> {statistics, Table, Lookups, Hits, Misses};
+        #{} -> nothing
+    end.
+
+%% A snapshot of a table that nobody changes.
+snapshot(#{tid := Tid} = Table) ->
+    case has(snapshots, Table) andalso not has(expiring, Table) of
+        true ->
+            Snapshot = cats:snapshot(Tid),
+            Wanted = cats:tab2list(Tid),
+            Found = cats:tab2list(Snapshot),
+            true = cats:delete(Snapshot),
+            case Found of
+                Wanted -> nothing;
+                _ -> {snapshot, Table, Found -- Wanted, Wanted -- Found}
+            end;
+        false -> nothing
+    end.
+
+%%% When all tables are gone
+
+%% @doc The bytes that the library accounts for tables, snapshots and garbage, and the number of batches of held terms.
+-spec account() -> {Bytes :: integer(), Batches :: integer()}.
+account() ->
+    #{bytes := Garbage} = cats:garbage(),
+    Batches = case erlang:function_exported(cats_nif, test_batches, 0) of
+                  true -> apply(cats_nif, test_batches, []);
+                  false -> 0
+              end,
+    {cats:memory() + Garbage, Batches}.
+
+%% @doc What is left of tables that are all gone, beside what there was before.
+-spec check_gone({integer(), integer()}) -> nothing | term().
+check_gone({Bytes, Batches} = Before) ->
+    try
+        cats_test_lib:eventually(fun() ->
+                                         {NowBytes, NowBatches} = account(),
+                                         NowBytes =< Bytes + 100000 andalso NowBatches =< Batches
+                                 end, 30000),
+        nothing
+    catch
+        error:never_happened -> {left_behind, account(), {before, Before}, [cats:info(Table) || Table <- cats:all()]}
+    end.

@@ -239,6 +239,12 @@ pub trait Locked {
     /// Calls `change` with the present entry of probe `i`, and carries out the step that it returns. `change` is called
     /// once.
     fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step);
+    /// [`update`](Self::update) of each of the `probes` probes.
+    fn update_all(&mut self, probes: usize, change: &mut dyn FnMut(usize, Option<Entry>) -> Step) {
+        for i in 0..probes {
+            self.update(i, &mut |old| change(i, old));
+        }
+    }
     /// Appends the locks that guard the places. Only for an engine that is [`Marked`].
     fn held(&self, _held: &mut Vec<HeldPlace>) {
         unreachable!("only asked for with marks")

@@ -13,7 +13,7 @@
 use crate::failure::Failure;
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
-use crate::object::{refers, state, Object, ObjectRef};
+use crate::object::{prefetch, refers, state, Object, ObjectRef};
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::counters::Operation;
@@ -35,6 +35,12 @@ const FEW: usize = 8;
 
 /// Up to this number of changes of one table need no allocation.
 const FEW_CHANGES: usize = 4;
+
+/// How many changes ahead an object is prefetched.
+const AHEAD: usize = 8;
+
+/// The bodies of objects that a commit has replaced or removed.
+type Replaced = SmallVec<[u64; FEW]>;
 
 /// The largest cost of the writes of a commit on a scheduler. Half of that of a list, because a commit reads too.
 pub const WRITES_LIMIT: usize = LIST_LIMIT / 2;
@@ -298,10 +304,15 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         for table in &self.tables {
             reads.stores.push((table.handle.table, table.store));
         }
+        self.tables.iter_mut().for_each(TableChanges::arrange);
         // In one order for all commits. So two commits do not keep each other from finishing.
         self.tables.sort_unstable_by_key(|table| table.handle.table.serial());
-        let mut replaced = Vec::new();
+        let writes = self.tables.iter().map(|table| table.changes.len()).sum();
+        let mut replaced = SmallVec::with_capacity(writes);
         let done = commit_from(guard, &self.tables, reads, &is_noted, &mut Vec::new(), &mut replaced);
+        if let Ok(true) = done {
+            self.tables.iter().for_each(TableChanges::count);
+        }
         for old in replaced {
             // SAFETY: the places have other entries now, or none.
             unsafe { retire_entry(guard, old) }
@@ -318,7 +329,7 @@ fn commit_from<N: Copy>(
     reads: &Reads<'_>,
     is_noted: &impl Fn(N, Option<ObjectRef<'_>>) -> bool,
     held: &mut Vec<HeldPlace>,
-    replaced: &mut Vec<u64>,
+    replaced: &mut Replaced,
 ) -> Result<bool, Failure> {
     let Some((table, rest)) = tables.split_first() else {
         held.sort_unstable();
@@ -353,35 +364,54 @@ impl<N: Copy> TableChanges<'_, '_, N> {
         changes.all(|(i, (_, noted))| noted.is_none_or(|noted| is_noted(noted, places.get(i).map(object))))
     }
 
-    /// Carries out the changes. All places are locked.
-    fn write(&self, places: &mut dyn Locked, replaced: &mut Vec<u64>) {
+    /// Brings many changes into the order of their places. So the caches help while these are locked.
+    fn arrange(&mut self) {
+        if self.changes.len() > FEW {
+            if let Some(order) = self.store.memory_order() {
+                self.changes.sort_by_cached_key(|(change, _)| order(change.probe()));
+            }
+        }
+    }
+
+    /// Carries out the changes. All places are locked, so this does nothing that could be done before or after.
+    fn write(&self, places: &mut dyn Locked, replaced: &mut Replaced) {
         let sums = Cell::new((0, 0));
         let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
-        for (i, (change, _)) in self.changes.iter().enumerate() {
-            let mut gone = None;
-            let operation = match change {
-                Change::Put(_) => Operation::Insert,
-                Change::Delete(_) => Operation::Delete,
-            };
-            self.handle.table.count_more(operation, 1);
-            places.update(i, &mut |old| match change {
-                Change::Put(incoming) => {
-                    let (step, result) = self.handle.put(old, incoming, add);
-                    gone = result.ok().flatten();
-                    step
+        places.update_all(self.changes.len(), &mut |i, old| {
+            if let Some((Change::Put(next), _)) = self.changes.get(i + AHEAD) {
+                if refers(next.body()) {
+                    prefetch(next.body());
                 }
-                Change::Delete(_) => match old {
-                    None => Step::Keep,
-                    Some(old) => {
-                        self.handle.uncount(self.store, old);
-                        gone = Some(old.body);
-                        Step::Remove
-                    }
-                },
-            });
+            }
+            let (step, gone) = match (&self.changes[i].0, old) {
+                (Change::Put(incoming), old) => {
+                    let (step, result) = self.handle.put(old, incoming, add);
+                    (step, result.ok().flatten())
+                }
+                (Change::Delete(_), None) => (Step::Keep, None),
+                (Change::Delete(_), Some(old)) => {
+                    self.handle.uncount(self.store, old);
+                    (Step::Remove, Some(old.body))
+                }
+            };
             replaced.extend(gone.filter(|body| refers(*body)));
-        }
+            step
+        });
         let (objects, bytes) = sums.get();
         self.store.count(objects, bytes);
+    }
+
+    /// Counts the changes, if operations are counted.
+    fn count(&self) {
+        let table = self.handle.table;
+        if table.is_counted() {
+            let puts = self
+                .changes
+                .iter()
+                .filter(|(change, _)| matches!(change, Change::Put(_)))
+                .count();
+            table.count_more(Operation::Insert, puts);
+            table.count_more(Operation::Delete, self.changes.len() - puts);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Operations on many keys: two-phase locking in the order of bucket numbers.
 
-use super::bucket::{Search, MORE};
+use super::bucket::{Bucket, Search, MORE};
 use super::{Aftermath, Hash, Held, SPINS};
 use crate::shared::radix;
 use crate::{hash_of, Busy, Entry, HeldPlace, Locked, Schema, Step};
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 /// For up to this many keys nothing is allocated.
 const FEW: usize = 16;
-/// How many buckets ahead are prefetched before they are locked.
+/// How many buckets ahead are prefetched before they are locked, and objects before they are replaced.
 const AHEAD: usize = 12;
 
 /// The keys of one multi-key operation.
@@ -134,6 +134,11 @@ impl<'a, S: Schema> Many<'a, S> {
         }
     }
 
+    /// The bucket of a probe.
+    fn bucket(&self, i: usize) -> Bucket<'a> {
+        self.buckets[self.places[i]].held.bucket
+    }
+
     /// Searches a probe's bucket. While all buckets are locked, its key is in no other.
     fn search(&self, i: usize) -> Search<'a> {
         let (word, hash) = self.keys[i];
@@ -153,6 +158,20 @@ impl<S: Schema> Locked for Many<'_, S> {
         let held = &mut self.buckets[self.places[i]].held;
         self.table
             .step(self.guard, held, self.keys[i].1, &search, step, &mut self.after);
+    }
+
+    fn update_all(&mut self, probes: usize, change: &mut dyn FnMut(usize, Option<Entry>) -> Step) {
+        let schema = &self.table.shared.0.schema;
+        for i in 0..probes {
+            if i + 2 * AHEAD < probes {
+                self.bucket(i + 2 * AHEAD).prefetch_block();
+            }
+            if i + AHEAD < probes {
+                let word = self.keys[i + AHEAD].0;
+                self.bucket(i + AHEAD).show_hits(word, |entry| schema.prefetch(entry));
+            }
+            self.update(i, &mut |old| change(i, old));
+        }
     }
 
     fn held(&self, held: &mut Vec<HeldPlace>) {

@@ -183,6 +183,12 @@ impl<S: Schema> Hash<S> {
         self.prefetch_bucket(guard, hash_of(self.shared.0.schema.word(probe)));
     }
 
+    /// The number of a key's bucket at this time. Operations on many keys are fastest in this order.
+    #[inline]
+    pub fn number(&self, probe: &S::Probe) -> usize {
+        self.size().number_of(hash_of(self.shared.0.schema.word(probe)))
+    }
+
     /// Prefetches what the key's entry points to, if the bucket is cached and holds the key.
     #[inline]
     pub fn prefetch_object(&self, guard: &Guard, probe: &S::Probe) {

@@ -782,6 +782,17 @@ impl Locked for LeasedPlaces<'_, '_> {
         }
     }
 
+    fn update_all(&mut self, probes: usize, change: &mut dyn FnMut(usize, Option<Entry>) -> Step) {
+        let (leases, store, now) = (self.leases, self.store, self.now);
+        let (all_gone, paying) = (&mut self.gone, &mut self.paying);
+        self.places.update_all(probes, &mut |i, old| {
+            let (mut gone, paying) = (0, paying.as_deref_mut());
+            let (step, ()) = leases.change(store, now, old, &mut gone, paying, |old| (change(i, old), ()));
+            all_gone.extend(Some(gone).filter(|gone| *gone != 0));
+            step
+        });
+    }
+
     fn held(&self, held: &mut Vec<cats_engine::HeldPlace>) {
         self.places.held(held);
     }

@@ -947,6 +947,16 @@ impl Store {
         }
     }
 
+    /// For a hash table of the default engine, what orders keys as their places lie in memory at this time.
+    pub fn memory_order(&self) -> Option<impl Fn(&Probe<'static>) -> usize + '_> {
+        match &self.structure {
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => {
+                Some(|probe: &Probe<'static>| engine.number(probe))
+            }
+            _ => None,
+        }
+    }
+
     /// See [`Engine::update_many`]. `planned` tells what the change may do in each place.
     pub fn update_many<R>(
         &self,

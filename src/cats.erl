@@ -265,7 +265,8 @@
 %% A table keeps 256 places and as many meetings. What is rare gets lost, so that their waits may be less than all.
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
--type fetch_options() :: #{timeout => non_neg_integer() | infinity, ttl => lifetime(), stale => non_neg_integer()}.
+-type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => non_neg_integer(), retry => boolean(),
+                           refresh_timeout => 1..4294967295 | infinity}.
 %% See {@link fetch/4}. Times are in milliseconds.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
 %% What {@link update/3} does to an object. It returns the object to store, `keep' to change nothing, or `delete' to
@@ -420,19 +421,19 @@ engines() ->
 %% Not in `ets'.
 %%
 %% The function gets the key, and returns an object with that key. It runs in the calling process, without any lock. When
-%% it fails, the call fails with the same exception, and nothing is stored. When it fails, or its process is killed, one
-%% of those that wait runs its own function.
+%% it fails, the call fails with the same exception, and so do the calls of those that wait. Nothing is stored. When its
+%% process is killed, one of those that wait runs its own function.
 %%
-%% An object that somebody else stores meanwhile stays, and is returned in place of the one that was made. When the
-%% object is deleted meanwhile, the one that was made is stored all the same. So a function may store what was read
-%% before the deletion.
+%% Nobody waits any more when another process writes to the key meanwhile. Who waited looks again: it returns what was
+%% stored, or runs its own function after a deletion. The first function goes on. An object that somebody else has stored
+%% stays, and is returned in place of the one that was made. After a deletion, the one that was made is stored all the
+%% same. So a function may store what was read before the deletion.
 %%
-%% When the function fetches its own key, that call fails with `badarg'. Two functions that fetch each other's keys wait
-%% for each other for ever: a timeout ends that.
+%% When the function fetches its own key, that call fails with `badarg'. So does a call that would close a circle, because
+%% the function that it waits for waits for the caller's own function in the end. The explanation lists the keys.
 %%
 %% Works with `set' and `ordered_set' only, and needs the right to write. Fails with `badarg' when the function returns
-%% anything but an object with this key. The keys are the same as in {@link replace/3}. The first call that misses a key
-%% makes a table `cats_fetch' with a row for each key that is being made.
+%% anything but an object with this key. The keys are the same as in {@link replace/3}.
 %%
 %% A hit costs a few nanoseconds more than {@link lookup/2}, and no other process takes part in it.
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple())) -> Object :: tuple().
@@ -440,22 +441,23 @@ fetch(Table, Key, Fun) when is_function(Fun, 1) ->
     %% As cats_fetch:fetch/3, without its calls.
     case cats_nif:lookup_to_update(Table, Key) of
         [Object] -> Object;
-        false -> cats_fetch:miss(Table, Key, plain_fetch(Table, Key, Fun));
-        ?FAILED(_, _) -> cats_fetch:fetch(Table, Key, plain_fetch(Table, Key, Fun))
+        false -> cats_fetch:miss(Table, Key, cats_fetch:call([Table, Key, Fun], #{}));
+        ?FAILED(_, _) -> cats_fetch:fetch(Table, Key, cats_fetch:call([Table, Key, Fun], #{}))
     end;
 fetch(Table, Key, Fun) ->
     cats_failure:fail(badarg, no_fun, fetch, [Table, Key, Fun]).
-
-plain_fetch(Table, Key, Fun) -> {Fun, infinity, default, 0, [Table, Key, Fun]}.
 
 %% @doc Like {@link fetch/3}, with options:
 %%
 %% <ul>
 %% <li>`timeout': how many milliseconds to wait for the function of another process. After that the call exits with
 %%     `{timeout, _}'. The other process goes on. By default there is no limit.</li>
+%% <li>`retry': whether to run the own function when that of another process has failed for which the call waited. If
+%%     several calls wait, one of them does so. By default `false'.</li>
 %% <li>`ttl': how long the object lives that the function makes, as in {@link insert/3}. By default as long as others.</li>
 %% <li>`stale': for so many milliseconds after its end, the object is returned at once, while a process of its own runs the
 %%     function. By default 0.</li>
+%% <li>`refresh_timeout': how many milliseconds that process may take. After that it is killed. By default 60,000.</li>
 %% </ul>
 %%
 %% With `stale', the first call that finds an object which has ended starts a process that runs the function and stores the
@@ -471,9 +473,9 @@ plain_fetch(Table, Key, Fun) -> {Fun, infinity, default, 0, [Table, Key, Fun]}.
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple()), fetch_options()) -> Object :: tuple().
 fetch(Table, Key, Fun, Options) when is_function(Fun, 1) ->
     Called = [Table, Key, Fun, Options],
-    case cats_fetch:options(Options) of
-        {Deadline, Time, Stale} -> cats_fetch:fetch(Table, Key, {Fun, Deadline, Time, Stale, Called});
-        error -> cats_failure:fail(badarg, no_fetch_options, fetch, Called)
+    case cats_fetch:call(Called, Options) of
+        error -> cats_failure:fail(badarg, no_fetch_options, fetch, Called);
+        Call -> cats_fetch:fetch(Table, Key, Call)
     end;
 fetch(Table, Key, Fun, Options) ->
     cats_failure:fail(badarg, no_fun, fetch, [Table, Key, Fun, Options]).

@@ -182,8 +182,13 @@ explain(badarg, _Function, _Arguments, no_time) ->
     #{3 => <<"neither a positive number of milliseconds nor infinity">>};
 explain(badarg, fetch, _Arguments, nested) ->
     #{2 => <<"the function fetches the key for which it makes the object">>};
+explain(badarg, fetch, _Arguments, {circle, Places}) ->
+    Names = [io_lib:format("key ~0tP of table ~tp", [Key, 20, cats:info(Tid, name)]) || {Tid, Key} <- Places],
+    #{2 => text("the function waits for itself in a circle of fetches, each of which waits for the next one: ~ts",
+                [lists:join(", ", Names)])};
 explain(badarg, fetch, _Arguments, no_fetch_options) ->
-    #{4 => <<"not a map of timeout and ttl, which are a number of milliseconds or infinity, and stale, a number of milliseconds">>};
+    #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, a number of milliseconds"
+             " or infinity, stale, a number of milliseconds, and retry, a boolean">>};
 explain(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
     #{3 => <<"the function did not return an object with the key">>};
 explain(badarg, Function, _Arguments, inside_transaction) ->

@@ -1,141 +1,201 @@
 %% @hidden
 %% Single flight: of all processes that miss a key, one makes the object, and the others wait for it.
 %%
-%% A flight is a process that stands for the making of one object. The table `cats_fetch' has a row for each flight. Whoever
-%% inserts the row of a key leads: it runs the function itself, stores the object, and tells the flight. All others wait
-%% for the end of the flight, which is a monitor's message.
+%% A flight is a process that stands for the making of one object. The native library knows the flight of each key, by the table's own
+%% equality of keys (native/table/src/flights.rs). Whoever begins the flight of a key leads: it runs the function itself, stores the object,
+%% and tells the flight. All others wait for the end of the flight, which is a monitor's message.
 %%
-%% | the leader | the flight | the others |
+%% | what happens | the flight ends with | the others |
 %% |---|---|---|
-%% | has stored the object, removes the row | ends with the object as its reason | return the object |
-%% | failed, removes the row | ends with another reason | look again, and one of them leads |
-%% | was killed | removes the row, ends with another reason | the same |
+%% | the leader has stored the object | the object | return the object |
+%% | its function failed | the exception | fail with it, or look again |
+%% | it was killed, or another process wrote to the key, or the table was emptied or deleted | `ended' | look again, and one of them leads |
 %%
-%% Whoever sees the end of a flight removes its row too. So no row stays when the flight itself is killed.
+%% The leader goes on after another process has written to the key. It stores its object if the key has none then.
 %%
-%% Where a fetch may give out an object that has ended, nobody waits for the next one. Whoever finds such an object, and no row of its
-%% key, begins a flight. Its leader is a process of its own, the renewer. It ends as other leaders do, with its function.
+%% Where a fetch may give out an object that has ended, nobody waits for the next one. Whoever finds such an object, and no flight of its
+%% key, begins one. Its leader is a process of its own, the renewer. It is killed when it takes too long.
+%%
+%% A process whose function waits for another flight may wait for itself in the end. The native library knows who waits for which flight,
+%% and tells the one that would close the circle.
 -module(cats_fetch).
 
 -include("cats_failure.hrl").
 
--export([options/1, fetch/3, miss/3, fly/2, renew/5]).
+-export([call/2, fetch/3, miss/3, fly/3, guard/2, renew/5]).
 
 -export_type([call/0]).
 
-%% The function, a monotonic time in milliseconds up to which to wait, the lifetime of the object that the function makes, for how long
-%% after its end that may be given out, and the arguments of `cats:fetch'.
--type call() :: {fun((term()) -> tuple()), deadline(), cats:lifetime() | default, Stale :: non_neg_integer(), Called :: [term()]}.
--type deadline() :: integer() | infinity.
+%% How a fetch was called.
+-record(call,
+        {function :: fun((Key :: term()) -> tuple()),
+         %% The arguments of `cats:fetch'.
+         called :: [term()],
+         %% A monotonic time in milliseconds up to which to wait for others.
+         deadline = infinity :: integer() | infinity,
+         %% The lifetime of the object that the function makes.
+         ttl = default :: cats:lifetime() | default,
+         %% For how long after its end an object may be given out.
+         stale = 0 :: non_neg_integer(),
+         %% Whether to look again when the function of another process fails.
+         retry = false :: boolean(),
+         %% How long a renewer may take, in milliseconds.
+         refresh_timeout = 60_000 :: pos_integer() | infinity}).
 
-%% `{{Tid, Key}, Flight, Leader}'
--define(FLIGHTS, cats_fetch).
+-opaque call() :: #call{}.
 
-%% What the leader does to end the flight.
+-type flight() :: {Flight :: pid(), Leader :: pid()}.
+-type place() :: {cats:tid() | undefined, Key :: term()}.
+
+%% How a flight ends.
 -define(made(Object), {?MODULE, made, Object}).
--define(failed, {?MODULE, failed}).
+-define(failed(Class, Reason, Stack), {?MODULE, failed, Class, Reason, Stack}).
+-define(ended, {?MODULE, ended}).
+
+%% What a flight is told besides: that the leader stores its object now, that another process has written to the key, and that somebody asks
+%% for which key it is.
+-define(stores, {?MODULE, stores}).
+-define(written, {?MODULE, written}).
+-define(which(Process, Tag), {?MODULE, which, Process, Tag}).
+
+%% So many places of a circle are named.
+-define(NAMED, 10).
 
 %% What makes a renewer go on.
--define(lead(Row), {?MODULE, lead, Row}).
+-define(lead(Flight), {?MODULE, lead, Flight}).
 
-%% @doc The deadline, the lifetime and the stale time of these options, or `error'.
--spec options(term()) -> {deadline(), cats:lifetime() | default, non_neg_integer()} | error.
-options(#{} = Options) ->
-    Time = maps:get(ttl, Options, default),
-    Stale = maps:get(stale, Options, 0),
-    Known = lists:sum([1 || Name <- [timeout, ttl, stale], is_map_key(Name, Options)]) =:= map_size(Options),
-    IsTime = Time =:= default orelse Time =:= infinity orelse is_integer(Time) andalso Time > 0,
-    IsStale = is_integer(Stale) andalso Stale >= 0,
-    case maps:get(timeout, Options, infinity) of
-        infinity when Known, IsTime, IsStale ->
-            {infinity, Time, Stale};
-        Timeout when Known, IsTime, IsStale, is_integer(Timeout), Timeout >= 0 ->
-            {erlang:monotonic_time(millisecond) + Timeout, Time, Stale};
-        _ ->
-            error
-    end;
-options(_) ->
+%% The longest time for which a process can wait.
+-define(LONGEST, 16#FFFFFFFF).
+
+%% @doc The call with these arguments and options, or `error' if the latter are none.
+-spec call(Called :: [term()], Options :: term()) -> call() | error.
+call([_Table, _Key, Function | _] = Called, #{} = Options) ->
+    maps:fold(fun option/3, #call{function = Function, called = Called}, Options);
+call(_Called, _Options) ->
     error.
+
+option(_Name, _Value, error) -> error;
+option(timeout, infinity, Call) -> Call;
+option(timeout, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST -> Call#call{deadline = deadline(Time)};
+option(ttl, infinity, Call) -> Call#call{ttl = infinity};
+option(ttl, Time, Call) when is_integer(Time), Time > 0 -> Call#call{ttl = Time};
+option(stale, Time, Call) when is_integer(Time), Time >= 0 -> Call#call{stale = Time};
+option(retry, Retry, Call) when is_boolean(Retry) -> Call#call{retry = Retry};
+option(refresh_timeout, infinity, Call) -> Call#call{refresh_timeout = infinity};
+option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST -> Call#call{refresh_timeout = Time};
+option(_Name, _Value, _Call) -> error.
 
 %% @doc See {@link cats:fetch/4}.
 -spec fetch(cats:table(), Key :: term(), call()) -> tuple().
 fetch(Table, Key, Call) ->
-    case find(Table, Key, Call) of
-        {Object, false} -> Object;
-        {Object, true} -> renewed(Object, Table, Key, Call);
-        false -> miss(Table, Key, Call)
-    end.
+    go_on(find(Table, Key, Call), Table, Key, Call).
+
+go_on({Object, false}, _Table, _Key, _Call) -> Object;
+go_on({Object, true}, Table, Key, Call) -> renewed(Object, Table, Key, Call);
+go_on(false, Table, Key, Call) -> miss(Table, Key, Call).
+
+%% Looks again.
+again(Table, Key, Call) ->
+    go_on(find_again(Table, Key, Call), Table, Key, Call).
 
 %% @doc The same after a miss.
 -spec miss(cats:table(), Key :: term(), call()) -> tuple().
 miss(Table, Key, Call) ->
-    Place = {cats:info(Table, id), Key},
-    case flight_to(Place) of
-        [{_, _, Leader}] when Leader =:= self() -> cats_failure:fail(badarg, nested, fetch, called(Call));
-        [Row] -> wait(Row, Table, Key, Call);
-        [] ->
-            Flight = spawn(?MODULE, fly, [Place, self()]),
-            Row = {Place, Flight, self()},
-            case begin_flight(Row) of
+    case flight_to(Table, Key, Call) of
+        {_, Leader} when Leader =:= self() ->
+            fail(nested, Call);
+        {_, _} = Flight ->
+            wait(Flight, Table, Key, Call);
+        false ->
+            Place = {cats:info(Table, id), Key},
+            Flight = spawn(?MODULE, fly, [Place, self(), infinity]),
+            case begin_flight({Flight, self()}, Table, Key, Call) of
                 true ->
-                    lead(Row, Table, Key, Call);
+                    lead(Flight, Place, Table, Call);
                 false ->
-                    Flight ! ?failed,
+                    exit(Flight, kill),
                     miss(Table, Key, Call)
             end
     end.
 
-called({_Fun, _Deadline, _Time, _Stale, Called}) -> Called.
+fail(Cause, #call{called = Called}) -> cats_failure:fail(badarg, Cause, fetch, Called).
 
 %% @private
-%% @doc Runs as the flight.
--spec fly(Place :: {cats:tid(), term()}, Leader :: pid()) -> no_return().
-fly(Place, Leader) ->
+%% @doc Runs as the flight. Ends it when the leader takes longer than the limit.
+-spec fly(place(), Leader :: pid(), Limit :: pos_integer() | infinity) -> no_return().
+fly(Place, Leader, Limit) ->
     Monitor = monitor(process, Leader),
-    Outcome = receive
-                  ?made(_) = Made -> Made;
-                  ?failed -> ?failed;
-                  {'DOWN', Monitor, process, Leader, _} -> end_flight({Place, self(), Leader})
-              end,
-    exit(Outcome).
+    exit(fly(Place, {Leader, Monitor}, false, deadline(Limit))).
+
+fly(Place, {Leader, Monitor} = Led, Stores, Deadline) ->
+    receive
+        ?made(_) = Made ->
+            Made;
+        ?failed(_, _, _) = Failed ->
+            Failed;
+        ?stores ->
+            fly(Place, Led, true, Deadline);
+        ?written when Stores ->
+            %% Perhaps it was the leader. It tells what the table has by now.
+            fly(Place, Led, Stores, Deadline);
+        ?written ->
+            Deadline =:= infinity orelse spawn(?MODULE, guard, [Leader, Deadline]),
+            ?ended;
+        ?which(Process, Tag) ->
+            Process ! {Tag, Place},
+            fly(Place, Led, Stores, Deadline);
+        {'DOWN', Monitor, process, Leader, _} ->
+            end_flight(self(), Place),
+            ?ended
+    after left(Deadline) ->
+            end_flight(self(), Place),
+            exit(Leader, kill),
+            count(element(1, Place), fetch_failed),
+            ?ended
+    end.
+
+%% @private
+%% @doc Kills a renewer that takes too long, where its flight has ended.
+-spec guard(pid(), Deadline :: integer()) -> true.
+guard(Renewer, Deadline) ->
+    Monitor = monitor(process, Renewer),
+    receive
+        {'DOWN', Monitor, process, Renewer, _} -> true
+    after left(Deadline) -> exit(Renewer, kill)
+    end.
 
 %% The object that a fetch returns which found this one, which has ended. Only public tables can be written by a renewer.
 renewed(Object, Table, Key, Call) ->
     case cats:info(Table, protection) of
         public ->
             count(Table, fetch_stale),
-            _ = begin_renewal({cats:info(Table, id), Key}, Table, Key, Call),
+            flight_to(Table, Key, Call) =:= false andalso begin_renewal(Table, Key, Call),
             Object;
         _ ->
             miss(Table, Key, Call)
     end.
 
-%% Begins a flight with a renewer, unless there is one.
-begin_renewal(Place, Table, Key, Call) ->
-    case flight_to(Place) of
-        [{_, Flight, _} = Row] ->
-            %% The renewer and the flight may both have been killed.
-            is_process_alive(Flight) orelse end_flight(Row);
-        [] ->
-            Renewer = spawn(?MODULE, renew, [self(), get('$callers'), Table, Key, Call]),
-            Row = {Place, spawn(?MODULE, fly, [Place, Renewer]), Renewer},
-            case begin_flight(Row) of
-                true -> Renewer ! ?lead(Row);
-                false -> exit(Renewer, kill)
-            end
+%% Begins a flight with a renewer.
+begin_renewal(Table, Key, #call{refresh_timeout = Limit} = Call) ->
+    Place = {cats:info(Table, id), Key},
+    Renewer = spawn(?MODULE, renew, [self(), get('$callers'), Place, Table, Call]),
+    Flight = spawn(?MODULE, fly, [Place, Renewer, Limit]),
+    case begin_flight({Flight, Renewer}, Table, Key, Call) of
+        true -> Renewer ! ?lead(Flight);
+        false -> [exit(Pid, kill) || Pid <- [Renewer, Flight]]
     end.
 
 %% @private
 %% @doc Runs as the renewer. As the tasks of Elixir, it knows who called it.
--spec renew(Caller :: pid(), Callers :: [pid()] | undefined, cats:table(), Key :: term(), call()) -> term().
-renew(Caller, Callers, Table, Key, Call) ->
+-spec renew(Caller :: pid(), Callers :: [pid()] | undefined, place(), cats:table(), call()) -> term().
+renew(Caller, Callers, Place, Table, Call) ->
     Monitor = monitor(process, Caller),
     receive
-        ?lead(Row) ->
+        ?lead(Flight) ->
             demonitor(Monitor, [flush]),
             put('$callers', [Caller | [Pid || Callers =/= undefined, Pid <- Callers]]),
             try
-                lead(Row, Table, Key, Call)
+                lead(Flight, Place, Table, Call)
             catch
                 %% That the table is deleted meanwhile is no failure of the function.
                 error:badarg:Stack -> cats:info(Table, id) =:= undefined orelse erlang:raise(error, badarg, Stack)
@@ -144,32 +204,33 @@ renew(Caller, Callers, Table, Key, Call) ->
             ok
     end.
 
-lead({_, Flight, _} = Row, Table, Key, Call) ->
+lead(Flight, {_, Key} = Place, Table, Call) ->
     Object = try
                  %% Another process may have stored it before this flight began.
-                 case find(Table, Key, Call) of
+                 case find_again(Table, Key, Call) of
                      {Found, false} -> Found;
-                     _ -> make(Table, Key, Call)
+                     _ -> make(Flight, Table, Key, Call)
                  end
              catch
                  Class:Reason:Stack ->
-                     end_flight(Row),
-                     Flight ! ?failed,
+                     end_flight(Flight, Place),
+                     Flight ! ?failed(Class, Reason, Stack),
                      erlang:raise(Class, Reason, Stack)
              end,
-    end_flight(Row),
+    end_flight(Flight, Place),
     Flight ! ?made(Object),
     Object.
 
-make(Table, Key, {Fun, _, _, _, _} = Call) ->
+make(Flight, Table, Key, #call{function = Function} = Call) ->
     Made = try
-               Fun(Key)
+               Function(Key)
            catch
                Class:Reason:Stack ->
                    count(Table, fetch_failed),
                    erlang:raise(Class, Reason, Stack)
            end,
     count(Table, fetch_made),
+    Flight ! ?stores,
     store(Table, Key, Made, Call).
 
 %% Stores the object that was made, unless the table has one by now. Returns the one that the table has.
@@ -177,24 +238,28 @@ store(Table, Key, Made, Call) ->
     case insert_absent(Table, Key, Made, Call) of
         true -> Made;
         false ->
-            case find(Table, Key, Call) of
+            case find_again(Table, Key, Call) of
                 {Found, false} -> Found;
                 _ -> store(Table, Key, Made, Call)
             end
     end.
 
 %% The object of a key, and whether it has ended, or `false'.
-find(Table, Key, {_, _, default, 0, Called}) ->
+find(Table, Key, #call{ttl = default, stale = 0, called = Called}) ->
     Found = ?RESULT(cats_nif:lookup_to_update(Table, Key), lookup_to_update, fetch, Called),
     case Found of
         [Object] -> {Object, false};
         false -> false
     end;
-find(Table, Key, {_, _, _, Stale, Called}) ->
+find(Table, Key, #call{stale = Stale, called = Called}) ->
     ?RESULT(cats_nif:fetched(Table, Key, Stale), fetched, fetch, Called).
 
+%% The same for a call that has looked before. It counts as no lookup.
+find_again(Table, Key, #call{stale = Stale, called = Called}) ->
+    ?RESULT(cats_nif:fetched_again(Table, Key, Stale), fetched_again, fetch, Called).
+
 %% Fails unless the object has this key.
-insert_absent(Table, Key, Object, {_, _, Time, Stale, Called}) ->
+insert_absent(Table, Key, Object, #call{ttl = Time, stale = Stale, called = Called}) ->
     WithKey = case cats:info(Table, keypos) of
                   Place when is_tuple(Object), Place =< tuple_size(Object) -> setelement(Place, Object, Key);
                   _ -> no_object
@@ -205,53 +270,81 @@ insert_absent(Table, Key, Object, {_, _, Time, Stale, Called}) ->
                             end,
     ?RESULT(apply(cats_nif, Function, Arguments), Function, fetch, Called).
 
-wait({_, Flight, _} = Row, Table, Key, {_, Deadline, _, _, Called} = Call) ->
+wait({Flight, _} = To, Table, Key, #call{deadline = Deadline, retry = Retry, called = Called} = Call) ->
     count(Table, fetch_waited),
     Monitor = monitor(process, Flight),
-    receive
-        {'DOWN', Monitor, process, Flight, ?made(Object)} ->
-            Object;
-        {'DOWN', Monitor, process, Flight, _} ->
-            end_flight(Row),
-            fetch(Table, Key, Call)
-    after left(Deadline) ->
+    case note_wait(To, Call) of
+        true ->
+            Outcome = receive
+                          {'DOWN', Monitor, process, Flight, Reason} -> Reason
+                      after left(Deadline) -> timeout
+                      end,
+            true = cats_nif:flight_waited(),
+            case Outcome of
+                ?made(Object) ->
+                    Object;
+                ?failed(Class, Exception, Stack) when not Retry ->
+                    erlang:raise(Class, Exception, Stack);
+                timeout ->
+                    demonitor(Monitor, [flush]),
+                    exit({timeout, {cats, fetch, Called}});
+                _ ->
+                    end_flight(Flight, {Table, Key}),
+                    again(Table, Key, Call)
+            end;
+        Circle ->
             demonitor(Monitor, [flush]),
-            exit({timeout, {cats, fetch, Called}})
+            case places(lists:sublist(Circle, ?NAMED)) of
+                gone -> again(Table, Key, Call);
+                Places -> fail({circle, Places}, Call)
+            end
     end.
+
+deadline(infinity) -> infinity;
+deadline(Time) -> erlang:monotonic_time(millisecond) + Time.
 
 left(infinity) -> infinity;
 left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
+
+%% What these flights make objects for, or `gone' if one of them has ended, so that nobody waits for it.
+-spec places([pid()]) -> [place()] | gone.
+places([]) ->
+    [];
+places([Flight | Flights]) ->
+    Monitor = monitor(process, Flight),
+    Flight ! ?which(self(), Monitor),
+    receive
+        {Monitor, Place} ->
+            demonitor(Monitor, [flush]),
+            case places(Flights) of
+                gone -> gone;
+                Places -> [Place | Places]
+            end;
+        {'DOWN', Monitor, process, Flight, _} ->
+            gone
+    end.
 
 count(Table, Event) ->
     _ = cats_nif:count_fetch(Table, Event),
     ok.
 
 %%--------------------------------------------------------------------------------------------------
-%% The table of flights. It is made when it is needed, and stays when the process that made it ends.
+%% The flights that the native library knows.
 
-flight_to(Place) ->
-    try
-        cats:lookup(?FLIGHTS, Place)
-    catch
-        error:badarg -> []
+-spec flight_to(cats:table(), Key :: term(), call()) -> flight() | false.
+flight_to(Table, Key, #call{called = Called}) ->
+    ?RESULT(cats_nif:flight_to(Table, Key), flight_to, fetch, Called).
+
+begin_flight({Flight, Leader}, Table, Key, #call{called = Called}) ->
+    ?RESULT(cats_nif:flight_begin(Table, Key, Flight, Leader), flight_begin, fetch, Called).
+
+%% Does nothing if the table is gone.
+end_flight(Flight, {Table, Key}) ->
+    case cats_nif:flight_end(Table, Key, Flight) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, flight_end);
+        Ended -> Ended
     end.
 
-begin_flight(Row) ->
-    try
-        cats:insert_new(?FLIGHTS, Row)
-    catch
-        error:badarg ->
-            _ = try
-                    cats:new(?FLIGHTS, [named_table, public, {heir, keep}])
-                catch
-                    error:badarg -> made_by_another_process
-                end,
-            begin_flight(Row)
-    end.
-
-end_flight(Row) ->
-    try
-        cats:delete_object(?FLIGHTS, Row)
-    catch
-        error:badarg -> true
-    end.
+%% `true', or the flights of a circle.
+note_wait({Flight, Leader}, #call{called = Called}) ->
+    ?RESULT(cats_nif:flight_wait(Flight, Leader), flight_wait, fetch, Called).

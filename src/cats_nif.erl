@@ -36,8 +36,14 @@
     add/3,
     insert_lasting/3,
     fetched/3,
+    fetched_again/3,
     insert_fetched/5,
     count_fetch/2,
+    flight_to/2,
+    flight_begin/4,
+    flight_end/3,
+    flight_wait/2,
+    flight_waited/0,
     removed/1,
     touch/3,
     ttl/2,
@@ -381,6 +387,31 @@ count_fetch(_Table, _What) -> not_loaded().
 %% lookup_to_update/2} does.
 -spec fetched(table(), term(), Stale :: non_neg_integer()) -> outcome({tuple(), Ended :: boolean()} | false).
 fetched(_Table, _Key, _Stale) -> not_loaded().
+
+%% @doc The same in any table, for a fetch that has looked before. It counts as no lookup.
+-spec fetched_again(table(), term(), Stale :: non_neg_integer()) -> outcome({tuple(), Ended :: boolean()} | false).
+fetched_again(_Table, _Key, _Stale) -> not_loaded().
+
+%% @doc The flight of a key, whose process lives, and its leader.
+-spec flight_to(table(), term()) -> outcome({Flight :: pid(), Leader :: pid()} | false).
+flight_to(_Table, _Key) -> not_loaded().
+
+%% @doc Begins the flight of a key, unless it has one. Returns whether it did. When a call writes to the key, or the table is emptied or
+%% deleted, the key has no flight any more, and the process `Flight' gets `{cats_fetch, written}'.
+-spec flight_begin(table(), term(), Flight :: pid(), Leader :: pid()) -> outcome(boolean()).
+flight_begin(_Table, _Key, _Flight, _Leader) -> not_loaded().
+
+%% @doc Ends the flight of a key if it is this one. Returns whether it was.
+-spec flight_end(table(), term(), Flight :: pid()) -> outcome(boolean()).
+flight_end(_Table, _Key, _Flight) -> not_loaded().
+
+%% @doc The calling process waits for this flight, until {@link flight_waited/0}. If it would wait for itself, it does not wait: returns
+%% the flights of the circle, of which each waits for the next one.
+-spec flight_wait(Flight :: pid(), Leader :: pid()) -> outcome(true | [Flight :: pid()]).
+flight_wait(_Flight, _Leader) -> not_loaded().
+
+-spec flight_waited() -> outcome(true).
+flight_waited() -> not_loaded().
 
 %% @doc As {@link insert_absent/3}, for an object with a time to live. A fetch may have it for `Stale' milliseconds after its end.
 -spec insert_fetched(table(), WithKey :: tuple(), New :: tuple(), pos_integer() | infinity | default, Stale :: non_neg_integer()) ->

@@ -3,22 +3,21 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([lifetimes/1, by_the_clock/1, gone_for_others/1, writes_end_it/1, one_process_renews/1, nobody_waits/1, a_failed_renewal/1,
-         killed_renewers/1, one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
+         killed_renewers/1, a_write_ends_a_renewal/1, slow_renewers/1, one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
          order_statistics/1, kept_as_long_as_asked/1, memory_comes_back/1, snapshots/1, counted/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal, killed_renewers,
-     one_of_two_leads, killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked,
+     a_write_ends_a_renewal, slow_renewers, one_of_two_leads, killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked,
      memory_comes_back, snapshots, counted, explanations].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
     Config.
 
-%% Other suites know all tables.
-end_per_suite(_Config) -> catch cats:delete(cats_fetch).
+end_per_suite(_Config) -> ok.
 
 end_per_testcase(_Case, _Config) -> cats_nif:stop_clock(false).
 
@@ -55,7 +54,7 @@ no_renewer() -> receive {runs, Pid} -> error({renews, Pid}) after 50 -> ok end.
 is_stored(Table, Object) ->
     cats_test_lib:eventually(fun() -> cats:lookup(Table, element(1, Object)) =:= [Object] end).
 
-no_flights() -> cats_test_lib:eventually(fun() -> cats:info(cats_fetch, size) =:= 0 end).
+no_flights() -> cats_test_lib:eventually(fun() -> cats_test_lib:flights() =:= [] end).
 
 lifetimes(_Config) ->
     [begin
@@ -210,14 +209,54 @@ killed_renewers(_Config) ->
     %% The flight is killed, and then both.
     {key, old} = cats:fetch(Table, key, slow(), #{stale => 1000}),
     First = renewer(),
-    [{_, Flight, First}] = cats:tab2list(cats_fetch),
+    {Flight, First} = cats_nif:flight_to(Table, key),
     cats_test_lib:stop(Flight, kill),
     cats_test_lib:stop(First, kill),
-    ?assertEqual(1, cats:info(cats_fetch, size)),
     [{key, old} = cats:fetch(Table, key, slow(), #{stale => 1000}) || _ <- [1, 2]],
     renewer() ! {go, new},
     is_stored(Table, {key, new}),
     no_flights().
+
+%% A renewal that hangs keeps nobody from the key after a write.
+a_write_ends_a_renewal(_Config) ->
+    [begin
+         Table = ended(Type, 1000),
+         Look andalso cats:info(Table, size),
+         {key, old} = cats:fetch(Table, key, slow(), #{stale => 1000}),
+         Renewer = renewer(),
+         Test = self(),
+         %% Who does not want the old object.
+         Waits = spawn_link(fun() -> Test ! {self(), cats:fetch(Table, key, make(waiter))} end),
+         cats_test_lib:eventually(fun() -> maps:get(fetches_waited, cats:stats(Table)) =:= 1 end),
+         _ = Write(Table),
+         ?assertEqual({key, Stored}, receive {Waits, Object} -> Object end),
+         ?assertEqual({key, Stored}, cats:fetch(Table, key, never(), #{stale => 1000})),
+         exit(Renewer, kill),
+         no_flights()
+     end || Type <- types(), Look <- [false, true],
+            {Stored, Write} <- [{waiter, fun(T) -> cats:delete(T, key) end}, {waiter, fun(T) -> cats:take(T, key) end},
+                                {waiter, fun(T) -> cats:delete_all_objects(T) end}, {waiter, fun(T) -> cats:delete_many(T, [key]) end},
+                                {other, fun(T) -> cats:insert(T, {key, other}, #{ttl => infinity}) end}]].
+
+%% A renewer that takes too long is killed, also after a write.
+slow_renewers(_Config) ->
+    [begin
+         Table = ended(Type, 1000),
+         {key, old} = cats:fetch(Table, key, slow(), #{stale => 1000, refresh_timeout => 1}),
+         Renewer = renewer(),
+         Monitor = monitor(process, Renewer),
+         receive {'DOWN', Monitor, _, _, killed} -> ok end,
+         no_flights(),
+         ?assertMatch(#{fetches_failed := 1}, cats:stats(Table)),
+         {key, old} = cats:fetch(Table, key, slow(), #{stale => 1000, refresh_timeout => 300}),
+         Next = renewer(),
+         NextMonitor = monitor(process, Next),
+         cats:delete(Table, key),
+         {key, new} = cats:fetch(Table, key, make(new), #{stale => 1000}),
+         receive {'DOWN', NextMonitor, _, _, killed} -> ok end,
+         {key, new} = cats:fetch(Table, key, never(), #{stale => 1000}),
+         no_flights()
+     end || Type <- types()].
 
 %% Of two fetches that begin a renewal at the same instant, the function of one runs.
 one_of_two_leads(_Config) ->
@@ -432,8 +471,8 @@ explanations(_Config) ->
     Table = new(set, []),
     Plain = cats:new(t, [public]),
     NoExpiry = #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>},
-    NoOptions = #{4 => <<"not a map of timeout and ttl, which are a number of milliseconds or infinity,"
-                         " and stale, a number of milliseconds">>},
+    NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, a number of"
+                         " milliseconds or infinity, stale, a number of milliseconds, and retry, a boolean">>},
     [?assertEqual({Options, NoExpiry}, {Options, cats_test_lib:remarks(fetch, [Plain, k, never(), Options])})
      || Options <- [#{ttl => 1}, #{stale => 1}, #{ttl => infinity, timeout => 1}]],
     [?assertEqual({Options, NoOptions}, {Options, cats_test_lib:remarks(fetch, [Table, k, never(), Options])})

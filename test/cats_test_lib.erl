@@ -2,7 +2,7 @@
 -module(cats_test_lib).
 -export([native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
          run/2, run_in/2, in_process/1, stop/2, down/1,
-         eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
+         eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
 
 %% @doc For init_per_suite/1: chooses the tables to test. By default that is cats with the chosen engine (cats_chosen).
 %% With TABLES=ets in the environment it is ets, which shows that the tests require nothing that ets does not do.
@@ -123,6 +123,10 @@ eventually(Condition, Milliseconds) ->
             eventually(Condition, Milliseconds - 10);
         _ -> error(never_happened)
     end.
+
+%% @doc The processes that stand for the making of an object, see cats_fetch.
+-spec flights() -> [pid()].
+flights() -> [Pid || Pid <- processes(), {initial_call, {cats_fetch, fly, _}} <- [process_info(Pid, initial_call)]].
 
 %% @doc Runs a program of the PATH. Returns its exit status and all that it wrote, or `none' if there is no such program.
 -spec run(Program :: string(), Arguments :: [string()]) -> {Status :: integer(), Output :: string()} | none.

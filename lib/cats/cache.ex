@@ -132,16 +132,24 @@ defmodule Cats.Cache do
   @doc """
   The value of a key. If there is none, the function makes it from the key, and it is stored.
 
-  Of several processes that miss the key, one calls the function, and the others wait for the value. If it fails, one of the others tries.
-  Options are:
+  Of several processes that miss the key, one calls the function, and the others wait for the value. If it fails, all of them fail with its
+  exception. Options are:
 
     * `ttl: milliseconds`: how long the value lives that the function makes.
     * `stale: milliseconds`: for so long after its end, the old value is returned at once, while a process of its own makes the new one.
     * `timeout: milliseconds`: how long to wait for the function of another process.
+    * `retry: true`: when the function of another process has failed, one of those that have waited calls its own.
+    * `refresh_timeout: milliseconds`: how long the process of `stale` may take, before it is killed. By default a minute.
 
   See `:cats.fetch/4`.
   """
-  @spec fetch(cache, key, (key -> value), ttl: pos_integer | :infinity, stale: non_neg_integer, timeout: timeout) :: value
+  @spec fetch(cache, key, (key -> value), [option]) :: value
+        when option:
+               {:ttl, pos_integer | :infinity}
+               | {:stale, non_neg_integer}
+               | {:timeout, timeout}
+               | {:retry, boolean}
+               | {:refresh_timeout, timeout}
   def fetch(cache, key, fun, options \\ []) do
     {_, value} = :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, Map.new(options))
     value

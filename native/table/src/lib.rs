@@ -6,6 +6,7 @@
 pub mod evict;
 pub mod expiry;
 mod failure;
+pub mod flights;
 pub mod inside;
 mod object;
 mod operations;

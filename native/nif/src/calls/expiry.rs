@@ -83,6 +83,25 @@ pub fn fetched(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failu
     })
 }
 
+/// As [`fetched`] in any table, for a fetch that has looked before: so it counts as no lookup. `stale` is 0 if objects cannot expire.
+pub fn fetched_again(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, WRITE)?;
+    let stale = duration(env, stale)?;
+    with_probe(env, handle.table(), key, |probe| {
+        let mut scratch = Scratch::new();
+        let found = match handle.table().options().leased() {
+            true => handle.fetch(probe, stale, &mut scratch)?,
+            false => handle.get(probe, &mut scratch)?.map(|object| (object, false)),
+        };
+        let Some((object, ended)) = found else {
+            return Ok(atoms::false_());
+        };
+        account(env, object.words());
+        Ok(env.tuple(&[tuple(env, &object)?, atoms::boolean(ended)]))
+    })
+}
+
 /// Inserts the object that `fetch` has made, unless the key has one. The first tuple has the key. `time` is its time to live, or
 /// `default`. Returns whether it did.
 pub fn insert_fetched(env: Env, &[table, with_key, new, time, stale]: &[Term; 5]) -> Result<Term, Failure> {

@@ -9,6 +9,7 @@
 //! | `one` | replace, remove, lookup_to_update, add |
 //! | `many` | take_many, delete_many, insert_many |
 //! | `expiry` | insert/3, touch, ttl |
+//! | `flights` | what `cats_fetch` calls |
 //! | `traverse` | first to prev_lookup, slot |
 //! | `order` | rank, nth, count, range |
 //! | `select` | select, match and their kin, scan |
@@ -25,6 +26,7 @@
 
 pub mod contention;
 pub mod expiry;
+pub mod flights;
 pub mod info;
 pub mod manage;
 pub mod many;
@@ -232,6 +234,7 @@ const INSERT: Want = (Right::Write, Some(Operation::Insert));
 const UPDATE: Want = (Right::Write, Some(Operation::Update));
 const DELETE: Want = (Right::Write, Some(Operation::Delete));
 const READ: Want = (Right::Read, None);
+const WRITE: Want = (Right::Write, None);
 const MANAGE: Want = (Right::Manage, None);
 const INFO: Want = (Right::Info, None);
 

@@ -45,6 +45,7 @@ pub fn start() -> bool {
         epoch::on_garbage(wake);
         expiry::on_due(wake);
         notices::on_notice(send);
+        flights::on_end(flights::tell, wake);
         let Ok(thread) = thread::Builder::new().name("cats_reaper".into()).spawn(serve) else {
             return false;
         };
@@ -126,14 +127,22 @@ fn reap_slice() -> Left {
 
 /// Sends a message, the first element of a block, or only asks whether the process lives.
 fn send(pid: u64, message: Option<&Block>) -> bool {
+    match message {
+        Some(message) => send_term(pid, |env| decode::term(env, message.as_ref().element(0)).ok()),
+        None => monitor::is_alive(Outside.env(), Term(pid)),
+    }
+}
+
+/// Sends a message that `make` makes, unless it cannot. Returns whether the process lives. Only for the reaper's thread.
+pub(super) fn send_term(pid: u64, make: impl FnOnce(Env) -> Option<Term>) -> bool {
     let env = Outside.env();
     let alive = monitor::is_alive(env, Term(pid));
-    let (true, Some(message), Some(to)) = (alive, message, env.local_pid(Term(pid))) else {
+    let (true, Some(to)) = (alive, env.local_pid(Term(pid))) else {
         return alive;
     };
     // SAFETY: no precondition; freed below. This thread alone has it.
     let own = unsafe { Env::new(enif_alloc_env()) };
-    if let Ok(message) = decode::term(own, message.as_ref().element(0)) {
+    if let Some(message) = make(own) {
         // SAFETY: the message is a term of the environment, which is emptied by this.
         unsafe { enif_send(env.raw(), &to, own.raw(), message.raw()) };
     }

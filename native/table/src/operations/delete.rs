@@ -84,6 +84,7 @@ impl<'g> Handle<'g> {
                 }
             }
         })??;
+        store.written(probe);
         // SAFETY: nothing links to the old entry any more. The objects live for guards taken before, and this call has one.
         unsafe { retire_replaced(self.guard, old) }
         // SAFETY: `taken` was filled under the lock. It was checked there that the objects are not too large.

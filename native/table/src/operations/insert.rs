@@ -426,7 +426,11 @@ impl Handle<'_> {
             // SAFETY: the places have other entries now.
             unsafe { retire_entry(self.guard, old) }
         }
-        Ok(result.map_err(Failure::from)??)
+        let inserted = result.map_err(Failure::from)??;
+        if inserted {
+            probes.iter().for_each(|probe| store.written(probe));
+        }
+        Ok(inserted)
     }
 
     /// Whether a list of objects is for one key of a bag with a default engine. Then one step inserts it.

@@ -340,7 +340,7 @@ fn commit_from<N: Copy>(
         Change::Put(incoming) => Planned::Put(incoming.body()),
         Change::Delete(_) => Planned::Remove,
     };
-    table.store.update_many(guard, &probes, planned, |places| {
+    let valid = table.store.update_many(guard, &probes, planned, |places| {
         if !table.are_noted(places, is_noted) {
             return Ok(false);
         }
@@ -352,7 +352,11 @@ fn commit_from<N: Copy>(
             table.write(places, replaced);
         }
         Ok(valid)
-    })?
+    })?;
+    if matches!(valid, Ok(true)) {
+        probes.iter().for_each(|probe| table.store.written(probe));
+    }
+    valid
 }
 
 impl<N: Copy> TableChanges<'_, '_, N> {

@@ -38,8 +38,12 @@ pub(super) static CHAINS: LazyLock<Exclusive<Vec<Weak<Node>>>> = LazyLock::new(E
 
 /// Bit of the word of a history: the table has given its contents up. They live for their snapshots.
 const ABANDONED: usize = 1;
+/// Bit of the word of a history: the contents have [flights](crate::flights), of which writers must know.
+const AWAITED: usize = 2;
+/// The bits beside the address.
+const BITS: usize = ABANDONED | AWAITED;
 
-/// The newest node of some contents, or null. With [`ABANDONED`].
+/// The newest node of some contents, or null. With the bits of [`BITS`].
 #[derive(Default)]
 pub struct History(AtomicPtr<Node>);
 
@@ -105,15 +109,29 @@ impl Drop for Node {
 /// The node at an address that was found under the guard.
 fn at(node: *mut Node, _guard: &Guard) -> Option<&Node> {
     // SAFETY: nodes of a chain are retired through the epoch after they are unlinked.
-    unsafe { node.map_addr(|address| address & !ABANDONED).as_ref() }
+    unsafe { node.map_addr(|address| address & !BITS).as_ref() }
 }
 
 impl History {
-    /// Whether there is a snapshot, perhaps one of which nobody reads any more.
+    /// Whether a writer has something to do besides: there is a snapshot, perhaps one of which nobody reads any more, or a flight.
     #[inline(always)]
     pub fn is_watched(&self) -> bool {
         // Acquire pairs with the Release in `attach`. Contents that were abandoned are not written.
         !self.0.load(Ordering::Acquire).is_null()
+    }
+
+    /// Whether there are flights.
+    pub fn is_awaited(&self) -> bool {
+        // Acquire pairs with the Release in `set_awaited`.
+        self.0.load(Ordering::Acquire).addr() & AWAITED != 0
+    }
+
+    /// Notes whether there are flights. The caller holds their lock.
+    pub fn set_awaited(&self, awaited: bool) {
+        let bit = if awaited { AWAITED } else { 0 };
+        let set = |word: *mut Node| Some(word.map_addr(|address| address & !AWAITED | bit));
+        // AcqRel: as in `set_newest`. It never fails, as `set` always returns a word.
+        _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
     }
 
     pub fn newest<'g>(&self, guard: &'g Guard) -> Option<&'g Node> {
@@ -133,7 +151,7 @@ impl History {
         // AcqRel pairs with itself in `set_newest`: whoever comes second sees all that the first has done.
         let flagged = |word: *mut Node| Some(word.map_addr(|address| address | ABANDONED));
         let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, flagged);
-        before.is_ok_and(|word| word.addr() & !ABANDONED == 0)
+        before.is_ok_and(|word| word.addr() & !BITS == 0)
     }
 
     /// Whether the table has given the contents up.
@@ -143,11 +161,10 @@ impl History {
 
     /// Replaces the newest node. Returns whether the contents are abandoned. The caller holds [`CHAINS`].
     fn set_newest(&self, node: *mut Node) -> bool {
-        let flag = |word: *mut Node| word.addr() & ABANDONED;
-        let set = |word| Some(node.map_addr(|address| address | flag(word)));
+        let set = |word: *mut Node| Some(node.map_addr(|address| address | word.addr() & BITS));
         // Release pairs with the Acquire of those who follow the chain. AcqRel: see `abandon`.
         let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
-        before.is_ok_and(|word| flag(word) != 0)
+        before.is_ok_and(|word| word.addr() & ABANDONED != 0)
     }
 }
 

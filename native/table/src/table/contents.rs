@@ -41,10 +41,16 @@ impl Contents {
         Self(unsafe { NonNull::new_unchecked(store) })
     }
 
+    /// To be called before they are retired: nothing expires any more, and nobody makes an object for them.
+    fn close(&self) {
+        expiry::leave(self);
+        self.close_flights();
+    }
+
     /// Gives up the contents of a table with which they are freed. Returns the reaper's expectation, if they are for the reaper, and
     /// their bytes.
     pub fn go_with_table(self) -> (Option<Expected>, usize) {
-        expiry::leave(&self);
+        self.close();
         let expected = expectation_of(&self);
         _ = self.into_raw();
         expected
@@ -62,7 +68,7 @@ impl Deref for Contents {
 
 impl Drop for Contents {
     fn drop(&mut self) {
-        expiry::leave(self);
+        self.close();
         // SAFETY: no table has them any more, and nobody finds them by the reaper's list.
         unsafe { retire_store(&pin(), self.0.as_ptr()) }
     }

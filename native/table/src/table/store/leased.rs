@@ -481,7 +481,7 @@ impl Leases {
     #[cold]
     fn remove_dead(&self, store: &Store, guard: &Guard, probe: &Probe<'_>) -> Result<(), Busy> {
         // What is hidden from a change is removed.
-        store.update_leased(self, guard, probe, None, true, |_| (Step::Keep, ()))
+        store.change_leased(self, guard, probe, None, true, |_| (Step::Keep, ()))
     }
 
     /// A part of a range that has an entry that lives, if any follows. `part` appends what `expand` appends for the entries of a range, and

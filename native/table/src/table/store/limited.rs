@@ -440,8 +440,8 @@ fn update_key(
     change: &mut dyn FnMut(Option<Entry>) -> Step,
 ) -> Result<(), Busy> {
     item.with_probe(|probe| {
-        if let Some(writer) = store.writer(guard, probe)? {
-            return store.update_watched(writer, guard, probe, true, |old| (change(old), ()));
+        if store.history.is_watched() {
+            return store.update_as_it_is(guard, probe, true, |old| (change(old), ()));
         }
         let DefaultEngine::Ca(engine) = store.default_engine() else {
             unreachable!("items of a ca");

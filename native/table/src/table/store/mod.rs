@@ -6,6 +6,7 @@ pub(crate) mod other;
 
 use crate::expiry::notices::Why;
 use crate::failure::Failure;
+use crate::flights::Flights;
 use crate::object::group::free_entry;
 use crate::object::schema::{last_of_keys, Exact, Ordered, Probe};
 use crate::object::{body_bytes, more_bytes, ObjectRef};
@@ -57,6 +58,16 @@ pub struct Store {
     config: Option<Box<Config>>,
     /// The snapshots of these contents.
     history: History,
+    /// The keys that objects are being made for.
+    flights: Flights,
+}
+
+/// What a writer has to do besides, as there is a snapshot or a flight.
+struct Watch<'g> {
+    /// The writer, and whether it must keep what the key has.
+    writer: Option<(Writer<'g>, bool)>,
+    /// Whether there are flights.
+    awaited: bool,
 }
 
 /// Where a call of [`Store::approach`] came to, for engines in which finding it again takes long.
@@ -127,6 +138,7 @@ impl Store {
             counters: if shared { Stripes::striped() } else { Stripes::new() },
             config,
             history: History::default(),
+            flights: Flights::default(),
         })
     }
 
@@ -137,6 +149,7 @@ impl Store {
             counters: Stripes::new(),
             config: None,
             history: History::default(),
+            flights: Flights::default(),
         }
     }
 
@@ -152,6 +165,10 @@ impl Store {
     #[inline]
     pub fn history(&self) -> &History {
         &self.history
+    }
+
+    pub(crate) fn flights(&self) -> &Flights {
+        &self.flights
     }
 
     /// The contents that all blank tables with this default engine share. They are empty and are only read. So the position of the key
@@ -498,7 +515,7 @@ impl Store {
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
         match &self.structure {
-            Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), change),
+            Structure::Other(engine) => self.update_other(&**engine, guard, probe, false, change),
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
                 self.update_leased(leases, guard, probe, None, false, change)
             }
@@ -625,6 +642,26 @@ impl Store {
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
+        let mut wrote = present;
+        let result = self.change_leased(leases, guard, probe, adding, present, |old| {
+            noting(&mut wrote, change(old))
+        })?;
+        if wrote {
+            self.written(probe);
+        }
+        Ok(result)
+    }
+
+    /// [`update_leased`](Self::update_leased) without a look at flights: for what removes objects that have ended.
+    fn change_leased<R>(
+        &self,
+        leases: &Leases,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        adding: Option<u64>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
         if let Some(limits) = leases.limits() {
             return self.update_limited(leases, limits, guard, probe, adding, present, change);
         }
@@ -712,7 +749,11 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         if let Some(writer) = self.writer(guard, probe)? {
-            return self.update_watched(writer, guard, probe, present, change);
+            let watch = Watch {
+                writer: Some(writer),
+                awaited: false,
+            };
+            return self.update_watched(watch, guard, probe, present, change);
         }
         let probe = probe.erase();
         match self.default_engine() {
@@ -742,8 +783,8 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if let Some(writer) = self.writer(guard, probe)? {
-            return self.update_watched(writer, guard, probe, false, change);
+        if let Some(watch) = self.watch(guard, probe)? {
+            return self.update_watched(watch, guard, probe, false, change);
         }
         let probe = probe.erase();
         match &self.structure {
@@ -776,7 +817,7 @@ impl Store {
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
         match &self.structure {
-            Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), |old| {
+            Structure::Other(engine) => self.update_other(&**engine, guard, probe, true, |old| {
                 old.map_or_else(|| (Step::Keep, R::default()), change)
             }),
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
@@ -797,8 +838,8 @@ impl Store {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if let Some(writer) = self.writer(guard, probe)? {
-            return self.update_present_watched(writer, guard, probe, change);
+        if let Some(watch) = self.watch(guard, probe)? {
+            return self.update_present_watched(watch, guard, probe, change);
         }
         let probe = probe.erase();
         match &self.structure {
@@ -806,6 +847,22 @@ impl Store {
             Structure::Ca(engine) => engine.update_present(guard, probe, change),
             _ => unreachable!("an engine that is a call away"),
         }
+    }
+
+    /// What a writer of this key has to do besides.
+    #[inline(always)]
+    fn watch<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>) -> Result<Option<Watch<'g>>, Busy> {
+        match self.history.is_watched() {
+            true => self.watch_closely(guard, probe),
+            false => Ok(None),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn watch_closely<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>) -> Result<Option<Watch<'g>>, Busy> {
+        let (writer, awaited) = (self.writer(guard, probe)?, self.history.is_awaited());
+        Ok((writer.is_some() || awaited).then_some(Watch { writer, awaited }))
     }
 
     /// See [`keeping_writer`](Self::keeping_writer). `None` if there is no snapshot, or if it is known without a search that nothing need be
@@ -818,7 +875,7 @@ impl Store {
         }
     }
 
-    /// Whether a snapshot needs nothing more of the key with this word, as far as that is known without a search. There is a snapshot.
+    /// Whether a snapshot needs nothing more of the key with this word, as far as that is known without a search.
     #[cold]
     #[inline(never)]
     fn is_settled(&self, guard: &Guard, word: u64) -> bool {
@@ -830,7 +887,7 @@ impl Store {
         self.history.is_settled(guard, word)
     }
 
-    /// The writer of a key of contents that have snapshots, and whether it must keep what the key has. `None` if it may change the key as
+    /// The writer of a key of contents that may have snapshots, and whether it must keep what the key has. `None` if it may change the key as
     /// if there were no snapshots.
     ///
     /// A snapshot that begins later makes no difference: it waits for the writer's guard.
@@ -848,38 +905,47 @@ impl Store {
         Ok((keep || writer.is_inside()).then_some((writer, keep)))
     }
 
-    /// [`update_plain`](Self::update_plain) of contents that have snapshots. `present` says that `change` does nothing without an entry.
+    /// [`update_plain`](Self::update_plain) of contents that have snapshots or flights. `present` says that `change` does nothing without
+    /// an entry. A deletion is such a change. It ends a flight also if there is nothing to delete.
     #[cold]
     #[inline(never)]
     fn update_watched<R>(
         &self,
-        writer: (Writer<'_>, bool),
+        watch: Watch<'_>,
         guard: &Guard,
         probe: &Probe<'_>,
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        let (mut change, mut result) = (Some(change), None);
-        self.watched(writer, guard, probe.erase(), present, &mut |entry| {
+        let (mut change, mut result, mut wrote) = (Some(change), None, present);
+        let mut step = |entry: Option<Entry>| {
             let change = change.take().expect("an engine runs a change once");
-            let (step, value) = change(entry);
+            let (step, value) = noting(&mut wrote, change(entry));
             result = Some(value);
             step
-        })?;
+        };
+        match (watch.writer, self.default_engine()) {
+            (Some(writer), _) => self.watched(writer, guard, probe.erase(), present, &mut step)?,
+            (None, DefaultEngine::Hash(engine)) => engine.update(guard, probe.erase(), |old| (step(old), ()))?,
+            (None, DefaultEngine::Ca(engine)) => engine.update(guard, probe.erase(), |old| (step(old), ()))?,
+        }
+        if watch.awaited && wrote {
+            self.wrote(probe);
+        }
         Ok(result.expect("an engine runs a change"))
     }
 
-    /// [`update_present_plain`](Self::update_present_plain) of contents that have snapshots.
+    /// [`update_present_plain`](Self::update_present_plain) of contents that have snapshots or flights.
     #[cold]
     #[inline(never)]
     fn update_present_watched<R: Default>(
         &self,
-        writer: (Writer<'_>, bool),
+        watch: Watch<'_>,
         guard: &Guard,
         probe: &Probe<'_>,
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
-        self.update_watched(writer, guard, probe, true, |old| {
+        self.update_watched(watch, guard, probe, true, |old| {
             old.map_or_else(|| (Step::Keep, R::default()), change)
         })
     }
@@ -932,7 +998,8 @@ impl Store {
     /// See [`Engine::detaches`].
     #[inline]
     pub fn detaches(&self) -> bool {
-        matches!(&self.structure, Structure::Other(engine) if engine.detaches())
+        // Nobody would see when such a write takes effect, and end the key's flight then.
+        matches!(&self.structure, Structure::Other(engine) if engine.detaches()) && !self.history.is_awaited()
     }
 
     /// See [`Engine::detach`].
@@ -972,6 +1039,38 @@ impl Store {
             }
             _ => self.update_many_as_it_is(guard, probes, change),
         }
+    }
+
+    /// To be called after a key was written by [`update_many`](Self::update_many), or deleted by an [`update`](Self::update) that perhaps
+    /// found nothing.
+    #[inline]
+    pub(crate) fn written(&self, probe: &Probe<'_>) {
+        if self.history.is_awaited() {
+            self.wrote(probe);
+        }
+    }
+
+    /// [`update`](Self::update) for an engine behind virtual functions. `present` as in [`update_watched`](Self::update_watched).
+    #[inline(never)]
+    fn update_other<R>(
+        &self,
+        engine: &dyn Other,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let (mut change, mut result, mut wrote) = (Some(change), None, present);
+        engine.update(guard, probe.erase(), &mut |entry| {
+            let change = change.take().expect("an engine runs a change once");
+            let (step, value) = noting(&mut wrote, change(entry));
+            result = Some(value);
+            step
+        })?;
+        if wrote {
+            self.written(probe);
+        }
+        Ok(result.expect("an engine runs a change"))
     }
 
     /// [`update_many`](Self::update_many) of a store with leases.
@@ -1049,7 +1148,8 @@ impl Store {
         probes: &[&Probe<'static>],
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
-        if self.history.is_watched() {
+        let is_other = matches!(self.structure, Structure::Other(_));
+        if self.history.is_watched() && !is_other {
             return self.update_many_watched(guard, probes, change);
         }
         match &self.structure {
@@ -1395,20 +1495,9 @@ fn looked<R>(
     Ok(result.expect("an engine looks"))
 }
 
-/// [`Engine::update`] for an engine behind virtual functions.
-#[inline(never)]
-fn update_other<R>(
-    engine: &dyn Other,
-    guard: &Guard,
-    probe: &Probe<'static>,
-    change: impl FnOnce(Option<Entry>) -> (Step, R),
-) -> Result<R, Busy> {
-    let (mut change, mut result) = (Some(change), None);
-    engine.update(guard, probe, &mut |entry| {
-        let change = change.take().expect("an engine runs a change once");
-        let (step, value) = change(entry);
-        result = Some(value);
-        step
-    })?;
-    Ok(result.expect("an engine runs a change"))
+/// Notes whether a change writes its key.
+#[inline(always)]
+fn noting<R>(wrote: &mut bool, (step, result): (Step, R)) -> (Step, R) {
+    *wrote |= matches!(step, Step::Put(_) | Step::Remove);
+    (step, result)
 }

@@ -270,34 +270,63 @@ insert_absent(Table, Key, Object, #call{ttl = Time, stale = Stale, called = Call
                             end,
     ?RESULT(apply(cats_nif, Function, Arguments), Function, fetch, Called).
 
-wait({Flight, _} = To, Table, Key, #call{deadline = Deadline, retry = Retry, called = Called} = Call) ->
-    count(Table, fetch_waited),
-    Monitor = monitor(process, Flight),
-    case note_wait(To, Call) of
-        true ->
-            Outcome = receive
-                          {'DOWN', Monitor, process, Flight, Reason} -> Reason
-                      after left(Deadline) -> timeout
+wait({Flight, _} = To, Table, Key, Call) ->
+    case await(To, Table, Call) of
+        ?made(Object) ->
+            Object;
+        ?failed(Class, Reason, Stack) when not Call#call.retry ->
+            erlang:raise(Class, Reason, Stack);
+        timeout ->
+            exit({timeout, {cats, fetch, Call#call.called}});
+        {circle, _} = Circle ->
+            fail(Circle, Call);
+        _ ->
+            end_flight(Flight, {Table, Key}),
+            again(Table, Key, Call)
+    end.
+
+%% How the flight ends, `timeout', or a circle.
+await({Flight, _} = To, Table, #call{deadline = Deadline} = Call) ->
+    case place(Flight) of
+        {joined, Monitor, _Place} ->
+            Waits = note_wait(To, Call),
+            Outcome = case Waits of
+                          true ->
+                              count(Table, fetch_waited),
+                              receive
+                                  {'DOWN', Monitor, process, Flight, Reason} -> Reason
+                              after left(Deadline) -> timeout
+                              end;
+                          Circle ->
+                              places(lists:sublist(Circle, ?NAMED), [])
                       end,
-            true = cats_nif:flight_waited(),
-            case Outcome of
-                ?made(Object) ->
-                    Object;
-                ?failed(Class, Exception, Stack) when not Retry ->
-                    erlang:raise(Class, Exception, Stack);
-                timeout ->
-                    demonitor(Monitor, [flush]),
-                    exit({timeout, {cats, fetch, Called}});
-                _ ->
-                    end_flight(Flight, {Table, Key}),
-                    again(Table, Key, Call)
-            end;
-        Circle ->
             demonitor(Monitor, [flush]),
-            case places(lists:sublist(Circle, ?NAMED)) of
-                gone -> again(Table, Key, Call);
-                Places -> fail({circle, Places}, Call)
-            end
+            Waits =:= true andalso cats_nif:flight_waited(),
+            Outcome;
+        {ended, Reason} ->
+            Reason
+    end.
+
+%% Monitors a flight, and asks it what it makes an object for. When it has answered, the monitor is there, and will tell how it ends.
+place(Flight) ->
+    Monitor = monitor(process, Flight),
+    Flight ! ?which(self(), Monitor),
+    receive
+        {Monitor, Place} -> {joined, Monitor, Place};
+        {'DOWN', Monitor, process, Flight, Reason} -> {ended, Reason}
+    end.
+
+%% What the flights of a circle make objects for, or `gone' if one of them has ended, so that nobody waits for it.
+-spec places([pid()], [place()]) -> {circle, [place()]} | gone.
+places([], Places) ->
+    {circle, lists:reverse(Places)};
+places([Flight | Flights], Places) ->
+    case place(Flight) of
+        {joined, Monitor, Place} ->
+            demonitor(Monitor, [flush]),
+            places(Flights, [Place | Places]);
+        {ended, _} ->
+            gone
     end.
 
 deadline(infinity) -> infinity;
@@ -305,24 +334,6 @@ deadline(Time) -> erlang:monotonic_time(millisecond) + Time.
 
 left(infinity) -> infinity;
 left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
-
-%% What these flights make objects for, or `gone' if one of them has ended, so that nobody waits for it.
--spec places([pid()]) -> [place()] | gone.
-places([]) ->
-    [];
-places([Flight | Flights]) ->
-    Monitor = monitor(process, Flight),
-    Flight ! ?which(self(), Monitor),
-    receive
-        {Monitor, Place} ->
-            demonitor(Monitor, [flush]),
-            case places(Flights) of
-                gone -> gone;
-                Places -> [Place | Places]
-            end;
-        {'DOWN', Monitor, process, Flight, _} ->
-            gone
-    end.
 
 count(Table, Event) ->
     _ = cats_nif:count_fetch(Table, Event),

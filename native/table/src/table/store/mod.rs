@@ -586,7 +586,7 @@ impl Store {
         mut change: impl FnMut(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let limits = leases.limits().expect("contents with a limit");
-        let (mut paying, mut purse) = (Paying::new(limits), limits.purse());
+        let (mut paying, mut purse, mut wrote) = (Paying::new(limits), limits.purse(), false);
         // As in `update_limited`.
         if adds && !limits.counts_bytes() && limits.lacks(1) && !self.may_have(guard, probe) {
             limits.make_room(self, guard, probe, 1, &mut purse)?;
@@ -609,7 +609,7 @@ impl Store {
                         }
                     }
                     self.count_step(live, step);
-                    (step, Ok(result))
+                    noting(&mut wrote, (step, Ok(result)))
                 })
             })?;
             if gone != 0 {
@@ -620,6 +620,9 @@ impl Store {
                 Ok(result) => {
                     paying.purse.take_over(&mut purse);
                     limits.settle(self, guard, paying);
+                    if wrote {
+                        self.written(probe);
+                    }
                     return Ok(result);
                 }
                 Err(price) => {
@@ -658,7 +661,7 @@ impl Store {
         leases: &Leases,
         guard: &Guard,
         probe: &Probe<'_>,
-        adding: Option<u64>,
+        adding: Option<Adding<'_>>,
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {

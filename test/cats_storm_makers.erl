@@ -85,6 +85,8 @@ aborted(Tables, {aborted, {Reason, _} = Failure}) when Reason =:= badarg; Reason
         [] -> {transaction, Failure};
         _ -> nothing
     end;
+%% Others were faster too often.
+aborted(_Tables, {aborted, {conflict, Runs}}) when is_integer(Runs) -> nothing;
 aborted(_Tables, Outcome) -> {transaction, Outcome}.
 
 step() ->

@@ -134,6 +134,8 @@ transaction(Table) ->
             nothing;
         {aborted, {aborted, Expected}} when Aborts ->
             back(Model, Before);
+        {aborted, {conflict, _}} ->
+            back(Model, Before);
         {aborted, {system_limit, _}} ->
             back(Model, Before),
             unexpected(Table, [], system_limit);

@@ -86,6 +86,7 @@ transfer(Table) ->
     case cats_transaction:run(Run) of
         {atomic, done} when not Aborts -> nothing;
         {aborted, enough} when Aborts -> nothing;
+        {aborted, {conflict, _}} -> nothing;
         {aborted, {system_limit, _}} -> either(unexpected(Table, [], system_limit), unexpected(Other, [], system_limit));
         Outcome -> {transfer, Outcome}
     end.
@@ -125,6 +126,7 @@ audit(_Table) ->
     cats_storm_worker:note(audit),
     case cats_transaction:run(fun() -> lists:append([balances(Table, reading(Table)) || Table <- kept(transactions)]) end) of
         {atomic, Balances} -> wrong_sum(Balances);
+        {aborted, {conflict, _}} -> nothing;
         Outcome -> {audit, Outcome}
     end.
 
@@ -168,9 +170,11 @@ count_up(Table) ->
     counters:add(Tally, 1, Amount),
     case outcome(Function) of
         {returned, _} -> counters:add(Tally, 2, Amount), nothing;
+        {raised, exit, conflict, _} -> counters:sub(Tally, 1, Amount), nothing;
         system_limit -> counters:sub(Tally, 1, Amount), unexpected(Table, [], system_limit);
         Outcome -> {count_up, Outcome}
     end.
 
 counted({atomic, true}) -> true;
+counted({aborted, {conflict, _}}) -> exit(conflict);
 counted({aborted, {system_limit, _}}) -> error(system_limit).

@@ -7,12 +7,13 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, results_like_failures/1, objects_like_failures/1]).
--export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1]).
+-export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1]).
+-export([exhaust/0]).
 
 all() ->
     [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, failures_elsewhere,
      callers_stack, mailbox, retries, results_like_failures,
-     objects_like_failures].
+     objects_like_failures, deletions_without_memory].
 
 suite() ->
     [{timetrap, {minutes, 1}}].
@@ -487,3 +488,55 @@ attempt(Module, Function, Arguments) ->
     catch
         Class:Reason:Stack -> {Class, Reason, Stack}
     end.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Exhausted memory
+
+%% What gives memory back does so when there is none left. In a VM of its own, whose address space is limited. Where that VM itself wants
+%% memory in the end, it tells nothing.
+deletions_without_memory(_Config) ->
+    Erl = filename:join(code:root_dir(), "bin/erl"),
+    Paths = lists:append([["-pa", filename:dirname(code:which(Module))] || Module <- [cats, ?MODULE]]),
+    Arguments = ["-c", "ulimit -v 2500000; exec \"$0\" \"$@\"", Erl, "-noshell" | Paths] ++ ["-eval", "cats_failure_SUITE:exhaust()"],
+    case cats_test_lib:run("sh", Arguments) of
+        {0, Output} -> ?assertEqual("[]", Output);
+        {_, Output} -> {skip, Output}
+    end.
+
+%% Prints the deletions that failed.
+exhaust() ->
+    {ok, _} = application:ensure_all_started(cats),
+    Kinds = [[Type | Options] || Type <- types(), Options <- [[], [compressed]]]
+        ++ [[Type, {Option, 1000000}] || Type <- [set, ordered_set], Option <- [ttl, idle]],
+    Works = [{Name, Call, cats:new(t, [public | Kind])} || {Name, Call} <- deletions(), Kind <- Kinds],
+    [true = cats:insert(Table, {N, N, {N}}) || {_, _, Table} <- Works, N <- lists:seq(1, 3000)],
+    Ballast = cats:new(ballast, []),
+    {_, Failed} = lists:foldl(fun({Name, Call, Table}, {Key, Failed}) ->
+                                      Next = fill(Ballast, Key, 200),
+                                      try Call(Table) of
+                                          _ -> {Next, Failed}
+                                      catch
+                                          error:Reason -> {Next, [{Name, cats:info(Table, type), Reason} | Failed]}
+                                      end
+                              end, {1, []}, Works),
+    io:format("~0p", [Failed]),
+    halt().
+
+%% Inserts objects until so many did not fit.
+fill(_Table, Key, 0) -> Key;
+fill(Table, Key, Failures) ->
+    Inserted = try cats:insert(Table, {Key, <<0:480>>, Key})
+               catch error:system_limit -> false
+               end,
+    fill(Table, Key + 1, case Inserted of true -> Failures; false -> Failures - 1 end).
+
+deletions() ->
+    [{delete, fun(Table) -> [true = cats:delete(Table, Key) || Key <- lists:seq(1, 1000)] end},
+     {delete_object, fun(Table) -> [true = cats:delete_object(Table, {Key, Key, {Key}}) || Key <- lists:seq(1, 100)] end},
+     {delete_many, fun(Table) -> cats:delete_many(Table, lists:seq(1, 400)) end},
+     {match_delete, fun(Table) -> cats:match_delete(Table, {'_', 500, '_'}) end},
+     {match_delete_all, fun(Table) -> cats:match_delete(Table, '_') end},
+     {select_delete, fun(Table) -> 999 = cats:select_delete(Table, [{{'_', '$1', '_'}, [{'<', '$1', 1000}], [true]}]) end},
+     {select_delete_key, fun(Table) -> 1 = cats:select_delete(Table, [{{100, '_', '_'}, [], [true]}]) end},
+     {delete_all_objects, fun(Table) -> true = cats:delete_all_objects(Table) end},
+     {delete_table, fun(Table) -> true = cats:delete(Table) end}].

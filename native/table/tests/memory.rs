@@ -105,3 +105,41 @@ fn a_list_that_fails_half_way_is_counted() {
     assert_eq!(handle.size(), found);
     registry.delete(&world, handle).unwrap();
 }
+
+/// Calls that give memory back take what they need from a reserve.
+#[test]
+fn deletions_have_a_reserve() {
+    let _turn = turn();
+    let (registry, world) = (registry(), World::default());
+    for kind in [Kind::Set, Kind::OrderedSet, Kind::Bag] {
+        let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+        let key = |number: i64| small(number).unwrap();
+        let insert = |number| {
+            let guard = epoch::pin();
+            table
+                .by_identifier(&guard)
+                .insert(Object::flat(&[key(number), key(0), key(0)]))
+        };
+        (0..100_000).for_each(|number| insert(number).unwrap());
+        without_memory(|| {
+            let guard = epoch::pin();
+            let handle = table.by_identifier(&guard);
+            let fails = |f: &dyn Fn() -> Result<(), Failure>| {
+                let done = panic::catch_unwind(AssertUnwindSafe(f));
+                done.map_or(true, |done| done == Err(Failure::SystemLimit))
+            };
+            assert!(fails(&|| insert(-1)), "{kind:?}");
+            assert!(fails(&|| handle.delete_all_objects(&world)), "{kind:?}");
+            let _relief = slab::Relief::new();
+            for number in 0..20_000 {
+                handle
+                    .delete(&table.probe(cats_term::TermRef::immediate(key(number))))
+                    .unwrap();
+            }
+            assert_eq!(handle.size(), 80_000);
+            assert_eq!(handle.delete_all_objects(&world), Ok(()));
+            assert_eq!(handle.size(), 0);
+        });
+        insert(1).unwrap();
+    }
+}

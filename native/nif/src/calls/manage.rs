@@ -304,6 +304,7 @@ fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
 }
 
 pub fn delete(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let guard = pin();
     if let Some(snapshot) = snapshot_of(env, table) {
         snapshot.delete_snapshot(&guard)?;

@@ -32,6 +32,7 @@ pub fn take_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> 
 
 /// Deletes the objects of the first keys, and returns the keys that are left.
 pub fn delete_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
     let mut count = 0;

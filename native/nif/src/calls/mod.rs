@@ -56,6 +56,7 @@ use crate::vm::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, on_scheduler, Env, Term};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::events::Event;
+use cats_sync::slab::Relief;
 use cats_sync::trace;
 use cats_table::{
     CallersKey, Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Operation, Probe, Registry, Right, Table, Time,

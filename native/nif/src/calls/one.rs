@@ -153,6 +153,7 @@ fn is_stored(env: Env, terms: &[Term], object: &ObjectRef<'_>) -> Result<bool, F
 
 /// Deletes exactly this object. Returns whether it was there.
 pub fn remove(env: Env, &[table, object]: &[Term; 2]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
     let removed = super::write::delete_exactly(env, handle, object)?;

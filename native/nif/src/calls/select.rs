@@ -160,6 +160,7 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
 /// limit where those of a key come together, and where the specification has the keys. `Place` is for `select_at/4`, `Table` the
 /// table's identifier; both and the cursor are `'$end_of_table'` where nothing is left, the place alone where results are.
 pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
+    let _relief = (function == atoms::match_delete() || function == atoms::select_delete()).then(Relief::new);
     let guard = pin();
     let order = prepare(env, &guard, function, table, specification, limit)?;
     let table = order.handle.table();
@@ -455,6 +456,7 @@ pub fn next_chunk(env: Env, &[table, from, limit]: &[Term; 3]) -> Result<Term, F
 
 fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Term, Failure> {
     let cursor = CURSORS.get(env, cursor).ok_or_else(bad)?;
+    let _relief = (cursor.task.work.action == Action::Delete).then(Relief::new);
     let guard = pin();
     check(env, &guard, &cursor.table, (cursor.task.work.action.right(), None))?;
     let mut task = cursor.task.clone();

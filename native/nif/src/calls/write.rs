@@ -1,9 +1,11 @@
 //! `insert/2`, `insert_new/2`, `delete/2`, `delete_object/2`, `delete_all_objects/1`, `take/2`.
 
 use super::*;
+use cats_sync::slab::OutOfMemory;
 use cats_table::{Lifetime, LIST_LIMIT};
 use cats_term::lease::Request;
 use cats_term::BlockRef;
+use std::panic::resume_unwind;
 
 pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
@@ -144,7 +146,24 @@ fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
     }
 }
 
-pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
+/// `delete(Table, Key)`. If memory is exhausted, it is done once more with the reserve: to ask for that from the start would take time.
+pub fn delete_key(env: Env, arguments: &[Term; 2]) -> Result<Term, Failure> {
+    match catch_unwind(AssertUnwindSafe(|| delete_without_reserve(env, arguments))) {
+        Ok(Err(Failure::SystemLimit)) => delete_with_reserve(env, arguments),
+        Ok(done) => done,
+        Err(payload) if payload.is::<OutOfMemory>() => delete_with_reserve(env, arguments),
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+#[cold]
+fn delete_with_reserve(env: Env, arguments: &[Term; 2]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
+    delete_without_reserve(env, arguments)
+}
+
+#[inline(always)]
+fn delete_without_reserve(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     if !key.is_immediate() {
         return delete_built(env, table, key);
     }
@@ -155,7 +174,7 @@ pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> 
     Ok(atoms::true_())
 }
 
-/// [`delete_key`] for a key that is not an immediate. It finds the table itself, because passing a handle would go
+/// [`delete_without_reserve`] for a key that is not an immediate. It finds the table itself, because passing a handle would go
 /// through memory.
 #[inline(never)]
 fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
@@ -167,6 +186,7 @@ fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
 }
 
 pub fn delete_object(env: Env, &[table, sought]: &[Term; 2]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
     delete_exactly(env, handle, sought)?;
@@ -201,6 +221,7 @@ fn delete_compared(env: Env, handle: Handle<'_>, elements: &[Term]) -> Option<Re
 }
 
 pub fn delete_all_objects(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
     handle.delete_all_objects(&Vm(env))?;

@@ -15,6 +15,9 @@
 //! empty takes a chunk as it is, in small pages. The same thread gives regions back to the system, which may take as long.
 //! Waking it does not preempt the running thread, which is likely a scheduler. Where all processors are busy, it waits for a
 //! tick of the system's clock. Once it runs, others wait for the next tick. So it naps after each chunk.
+//!
+//! One chunk is the *reserve*. Its pages are for calls that give [relief](super::Relief), when there is no other memory. Pages that come back
+//! to it stay in it. When it has lost many, another empty chunk takes its place.
 
 use super::class::PAGE;
 use super::map::{map, unmap, vacate};
@@ -34,6 +37,10 @@ const HEADERS: usize = PAGES * size_of::<Page>();
 const MOST_CHUNKS: usize = 15;
 /// Chunks in use from which on some are kept in stock: a small store must not touch 2 MiB at once.
 const STOCK_FROM: usize = 2;
+/// Chunks in use from which on one is the reserve: less is not worth it.
+const RESERVE_FROM: usize = 2;
+/// Pages that the reserve has at least, when an empty chunk could take its place.
+const RESERVED: u32 = PAGES as u32 / 2;
 /// Chunks in stock at most, and at most one for as many in use.
 const MOST_STOCK: usize = 8;
 const USED_PER_STOCK: usize = 8;
@@ -78,6 +85,8 @@ struct Arena {
     touched: usize,
     /// An unused region that is kept.
     kept: *mut Region,
+    /// The reserve, in no list. It counts as a page in use of its region.
+    reserve: *mut Chunk,
     /// Whether the thread that keeps the stock runs, and the regions that it is to give back.
     stocking: bool,
     dead: *mut Region,
@@ -93,6 +102,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     regions: ptr::null_mut(),
     touched: 0,
     kept: ptr::null_mut(),
+    reserve: ptr::null_mut(),
     stocking: false,
     dead: ptr::null_mut(),
 });
@@ -131,35 +141,67 @@ pub fn take(class: usize) -> Option<&'static Page> {
     loop {
         // SAFETY: chunks in the list are under the lock.
         if let Some(chunk) = unsafe { arena.chunks.as_mut() } {
-            let index = chunk.unused.trailing_zeros() as usize;
-            chunk.unused &= chunk.unused - 1;
-            // SAFETY: a region is there while it has a chunk in the list.
-            unsafe { (*chunk.region).used += 1 };
-            if arena.kept == chunk.region {
-                arena.kept = ptr::null_mut();
-            }
+            let page = arena.page_of_chunk(chunk);
             if chunk.unused == 0 {
                 arena.unlink(chunk);
             }
-            let header = ptr::from_mut(chunk).cast::<Page>().wrapping_add(index);
-            let base = header
-                .cast::<u8>()
-                .map_addr(|header| (header & !(CHUNK - 1)) + index * PAGE);
-            drop(arena);
-            // SAFETY: the page's bit was set, so its header and memory were unused, and now are the caller's.
-            return Some(unsafe { Page::prepare(NonNull::new_unchecked(header), base, class) });
+            if arena.reserve.is_null() && arena.touched > RESERVE_FROM {
+                keep_reserve(arena);
+            }
+            return Some(page.prepare(class));
         }
         // SAFETY: chunks in stock are under the lock.
         if let Some(chunk) = unsafe { arena.stock.as_mut() } {
             arena.unlink(chunk);
             arena.link(chunk, false);
         } else {
-            arena = touch_chunk(arena, false)?;
+            arena = match touch_chunk(arena, false) {
+                Some(arena) => arena,
+                None => return super::is_relieving().then(|| take_reserved(class))?,
+            };
         }
         if arena.stocked < arena.goal() {
             start_stocking(&mut arena);
             WORK.notify_one();
         }
+    }
+}
+
+/// An unused page that nobody else has.
+struct Unused {
+    header: *mut Page,
+    base: *mut u8,
+}
+
+impl Unused {
+    fn prepare(self, class: usize) -> &'static Page {
+        // SAFETY: the page's bit was set, so its header and memory were unused, and now are this value's.
+        unsafe { Page::prepare(NonNull::new_unchecked(self.header), self.base, class) }
+    }
+}
+
+/// An unused page of the reserve.
+#[cold]
+fn take_reserved(class: usize) -> Option<&'static Page> {
+    let mut arena = lock();
+    // SAFETY: the reserve is under the lock.
+    let reserve = unsafe { arena.reserve.as_mut() }.filter(|chunk| chunk.unused != 0)?;
+    let page = arena.page_of_chunk(reserve);
+    drop(arena);
+    Some(page.prepare(class))
+}
+
+/// Touches a chunk for the reserve. Without memory, the next call tries again.
+#[cold]
+fn keep_reserve(arena: MutexGuard<'static, Arena>) {
+    let Some(mut arena) = touch_chunk(arena, false) else {
+        return;
+    };
+    if arena.reserve.is_null() {
+        // It was linked just now.
+        let chunk = arena.chunks;
+        arena.unlink(chunk);
+        arena.reserve_chunk(chunk);
     }
 }
 
@@ -276,9 +318,13 @@ pub fn give(page: &'static Page, guard: &Guard) {
         (*(*chunk).region).used -= 1;
         (&mut *(*chunk).region, was_full)
     };
+    if chunk == arena.reserve {
+        return;
+    }
     if was_full {
         arena.link(chunk, false);
     }
+    arena.renew_reserve(chunk);
     if region.used > 0 {
         return;
     }
@@ -301,6 +347,52 @@ pub fn give(page: &'static Page, guard: &Guard) {
 }
 
 impl Arena {
+    /// Takes an unused page of a chunk that has one.
+    fn page_of_chunk(&mut self, chunk: &mut Chunk) -> Unused {
+        let index = chunk.unused.trailing_zeros() as usize;
+        chunk.unused &= chunk.unused - 1;
+        // SAFETY: a region is there while it has a chunk in a list, or the reserve.
+        unsafe { (*chunk.region).used += 1 };
+        if self.kept == chunk.region {
+            self.kept = ptr::null_mut();
+        }
+        let header = ptr::from_mut(chunk).cast::<Page>().wrapping_add(index);
+        let base = header
+            .cast::<u8>()
+            .map_addr(|header| (header & !(CHUNK - 1)) + index * PAGE);
+        Unused { header, base }
+    }
+
+    /// Makes a chunk the reserve. It is in no list.
+    fn reserve_chunk(&mut self, chunk: *mut Chunk) {
+        self.reserve = chunk;
+        // SAFETY: the chunk is under the lock, and its region is there.
+        let region = unsafe { (*chunk).region };
+        if self.kept == region {
+            self.kept = ptr::null_mut();
+        }
+        // SAFETY: as above.
+        unsafe { (*region).used += 1 };
+    }
+
+    /// Makes this chunk, which is in the list, the reserve, if it is empty and the reserve has lost many pages.
+    fn renew_reserve(&mut self, chunk: *mut Chunk) {
+        // SAFETY: both chunks are under the lock.
+        let (unused, reserve) = unsafe { ((*chunk).unused.count_ones(), self.reserve.as_mut()) };
+        let Some(reserve) = reserve.filter(|reserve| reserve.unused.count_ones() < RESERVED) else {
+            return;
+        };
+        if unused as usize == PAGES - 1 {
+            self.unlink(chunk);
+            self.reserve_chunk(chunk);
+            // SAFETY: as in `reserve_chunk`. It still has pages in use.
+            unsafe { (*reserve.region).used -= 1 };
+            if reserve.unused != 0 {
+                self.link(reserve, false);
+            }
+        }
+    }
+
     /// How many chunks there should be in stock.
     fn goal(&self) -> usize {
         let used = self.touched - self.stocked;

@@ -40,6 +40,7 @@ pub use own::Own;
 pub use source::{held, set_source, ADDRESS_BITS};
 
 use crate::epoch::{pin, Guard};
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -59,6 +60,47 @@ pub fn needed<T>(memory: Option<T>) -> T {
         Some(memory) => memory,
         None => unwind(),
     }
+}
+
+thread_local! {
+    static RELIEVING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While this value lives, the thread is in a call that gives memory back in the end. If there is no other memory, what it allocates comes
+/// from a reserve, unless it is large.
+pub struct Relief {
+    before: bool,
+    /// It does not leave its thread.
+    thread: PhantomData<*mut ()>,
+}
+
+impl Relief {
+    #[inline]
+    pub fn new() -> Self {
+        Self {
+            before: RELIEVING.replace(true),
+            thread: PhantomData,
+        }
+    }
+}
+
+impl Default for Relief {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Relief {
+    #[inline]
+    fn drop(&mut self) {
+        RELIEVING.set(self.before);
+    }
+}
+
+/// Whether the thread has a [`Relief`].
+#[cfg(not(any(loom, shuttle)))]
+fn is_relieving() -> bool {
+    RELIEVING.get()
 }
 
 /// Uninitialised memory of `size` bytes. Aligned to 8, or to 16, 64 or 128 if the size is a multiple of that. `None`

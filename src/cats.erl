@@ -1059,7 +1059,8 @@ ttl(Table, Key) ->
 %%
 %% When another process changes the object meanwhile, the function runs again with the new object. Only its last run
 %% counts. So it must have no effect that may not be repeated. Of several processes that update one object, one always
-%% makes progress. But a slow function may have to run many times beside fast ones.
+%% makes progress. But a slow function may have to run many times beside fast ones. After 1000 runs the call fails with
+%% `{conflict, 1000}'. It also does so when the function itself changes the object.
 %%
 %% Works with `set' and `ordered_set' only, and needs the right to write. Fails with `badarg' when the function returns
 %% anything else, or an object with another key. Keys are the same as in {@link replace/3}.
@@ -1122,10 +1123,15 @@ inserted(Table, Key, Fun, Default, Failures, Object, New) ->
         false -> update_again(Table, Key, Fun, Default, Failures)
     end.
 
+%% The most runs of the function of an update.
+-define(RUNS, 1000).
+
 %% Lets other processes run first, the longer the more often they were faster.
-update_again(Table, Key, Fun, Default, Failures) ->
+update_again(Table, Key, Fun, Default, Failures) when Failures + 1 < ?RUNS ->
     lists:foreach(fun(_) -> erlang:yield() end, lists:seq(1, min(Failures, 16))),
-    update(Table, Key, Fun, Default, Failures + 1).
+    update(Table, Key, Fun, Default, Failures + 1);
+update_again(Table, Key, Fun, Default, _Failures) ->
+    cats_failure:fail({conflict, ?RUNS}, none, update, [Table, Key, Fun | Default]).
 
 %% @doc Adds to one or several counters of the object with the key, and returns their new values. Atomic and
 %% isolated.

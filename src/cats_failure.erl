@@ -84,6 +84,7 @@ bad(Cause) -> [{error_info, #{cause => Cause, module => ?MODULE}}].
 %% @doc Raises an error in the name of `cats:Function', with a cause if it is badarg.
 -spec fail(Reason :: term(), Cause :: term(), Function :: atom(), Arguments :: [term()]) -> no_return().
 fail(badarg, Cause, Function, Arguments) -> raise(badarg, Function, Arguments, bad(Cause));
+fail({conflict, _} = Reason, Cause, Function, Arguments) -> raise(Reason, Function, Arguments, bad(Cause));
 fail(Reason, _Cause, Function, Arguments) -> raise(Reason, Function, Arguments, []).
 
 -spec raise(Reason :: term(), Function :: atom(), Arguments :: [term()], [{error_info, map()}]) -> no_return().
@@ -265,6 +266,9 @@ explain(badarg, replace, [_Table, Old, New], Cause) when Cause =:= none; Cause =
         none when is_tuple(Old), is_tuple(New) -> #{general => <<"a tuple has no element at the key position">>};
         none -> maps:from_list([{Place, <<"not a tuple">>} || {Place, Object} <- [{2, Old}, {3, New}], not is_tuple(Object)])
     end;
+explain({conflict, Runs}, update, _Arguments, none) ->
+    #{3 => text("the object was changed during each of ~b runs of the function: the function itself writes to its key, or is slower than"
+                " other processes that do", [Runs])};
 explain(badarg, fetch, _Arguments, no_fun) ->
     #{3 => <<"not a function of one argument">>};
 explain(badarg, update, Arguments, Cause) when Cause =:= none; Cause =:= other_key; Cause =:= no_fun; Cause =:= default ->

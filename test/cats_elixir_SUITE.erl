@@ -81,6 +81,10 @@ nil = Colours.get_and_update(:visits, fn nil -> :pop end)
 :first = Colours.get_and_update(:visits, fn nil -> {:first, 1} end)
 2 = Colours.update(:visits, 0, &(&1 + 1))
 0 = Colours.update(:nothing, 0, &(&1 + 1))
+own = fn value -> Colours.put(:nothing, make_ref()); {value, value} end
+%RuntimeError{message: \"the value of :nothing in Colours was changed during each of 1000 calls\" <> _} =
+  try do Colours.get_and_update(:nothing, own) rescue error -> error end
+:ok = Colours.put(:nothing, 0)
 1..8 |> Enum.map(fn _ -> Task.async(fn -> for _ <- 1..100, do: Colours.update(:visits, 0, &(&1 + 1)) end) end) |> Enum.each(&Task.await/1)
 802 = Colours.get(:visits)
 true = Enum.sort(Colours.stream()) == [grass: \"green\", nothing: 0, sky: \"blue\", visits: 802]

@@ -3,7 +3,7 @@
 -module(cats_one_object_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([updates_add_up/1, killed_updaters_do_all_or_nothing/1, fast_and_slow_updaters/1, one_replace_wins/1,
+-export([updates_add_up/1, conflicts/1, killed_updaters_do_all_or_nothing/1, fast_and_slow_updaters/1, one_replace_wins/1,
          replace_by_value/1, replace_by_equal_keys/1, large_objects/1, floats_add_up/1, large_integers_become_floats/1,
          one_take_many_wins/1, many_in_slices/1, crash_changes_nothing/1, function_uses_the_table/1, rights/1, bags_refuse/1,
          explanations/1]).
@@ -13,7 +13,7 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [updates_add_up, killed_updaters_do_all_or_nothing, fast_and_slow_updaters, one_replace_wins, replace_by_value,
+    [updates_add_up, conflicts, killed_updaters_do_all_or_nothing, fast_and_slow_updaters, one_replace_wins, replace_by_value,
      replace_by_equal_keys, large_objects, floats_add_up, large_integers_become_floats, one_take_many_wins, many_in_slices,
      crash_changes_nothing, function_uses_the_table, rights, bags_refuse, explanations].
 
@@ -43,6 +43,28 @@ updates_add_up(_Config) ->
          cats_test_lib:together([fun() -> lists:foreach(Increment, lists:seq(1, 500)) end || _ <- lists:seq(1, 8)]),
          ?assertEqual([setelement(2, Object, 4000)], ?T:lookup(Table, k))
      end || Table <- tables(), Object <- forms()].
+
+%% A function that writes to its own key runs a bounded number of times, and is told why.
+conflicts(_Config) ->
+    [begin
+         Runs = counters:new(1, []),
+         Writes = fun(Object) ->
+                          counters:add(Runs, 1, 1),
+                          ?T:insert(Table, {k, make_ref()}),
+                          setelement(2, Object, x)
+                  end,
+         Deletes = fun(_) -> counters:add(Runs, 1, 1), ?T:insert(Table, {k, make_ref()}), delete end,
+         [begin
+              ?T:insert(Table, {k, 1}),
+              counters:put(Runs, 1, 0),
+              ?assertEqual(#{3 => <<"the object was changed during each of 1000 runs of the function: the function itself writes to its key,"
+                                    " or is slower than other processes that do">>},
+                           cats_test_lib:remarks(update, Arguments)),
+              ?assertEqual(1000, counters:get(Runs, 1))
+          end || Arguments <- [[Table, k, Writes], [Table, k, Writes, {d, 1}], [Table, k, Deletes]]],
+         ?assertError({conflict, 1000}, ?T:update(Table, k, Writes)),
+         ?assertMatch({k, 2}, begin ?T:insert(Table, {k, 1}), ?T:update(Table, k, fun({k, N}) -> {k, N + 1} end) end)
+     end || Table <- [cats:new(t, [Type, public]) || Type <- [set, ordered_set]]].
 
 %% Each process updates one counter and then its own. Whenever it is killed, the first is ahead by at most one.
 killed_updaters_do_all_or_nothing(_Config) ->

@@ -202,10 +202,10 @@ remarks(Function, Arguments) ->
     try
         {returned, apply(cats, Function, Arguments)}
     catch
-        error:badarg:Stack ->
+        error:Reason:Stack ->
             {cats, Function, Arguments, Info} = hd(Stack),
             #{error_info := #{module := Module}} = maps:from_list(Info),
-            maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(badarg, Stack))
+            maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(Reason, Stack))
     end.
 
 %% @doc Makes PropEr usable. A PropEr compiled by an OTP too old for the running one (a distribution's

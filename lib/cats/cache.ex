@@ -157,12 +157,18 @@ defmodule Cats.Cache do
 
   @doc """
   Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, or `:pop` to delete the key.
-  Returns `get`, or for `:pop` the old value. If another process changes the value meanwhile, the function is called again.
+  Returns `get`, or for `:pop` the old value. If another process changes the value meanwhile, the function is called again, so it must have
+  no effect that may not be repeated. After 1000 calls it raises an error. It also does so if the function itself changes the value.
 
   The value keeps its time to live.
   """
   @spec get_and_update(cache, key, (value | nil -> {get, value} | :pop)) :: get | value when get: term
-  def get_and_update(cache, key, fun) do
+  def get_and_update(cache, key, fun), do: get_and_update(cache, key, fun, 1)
+
+  # The most calls of the function.
+  @calls 1000
+
+  defp get_and_update(cache, key, fun, call) do
     {old, value} =
       case :cats.lookup(cache, key) do
         [{_, value} = old] -> {old, value}
@@ -177,11 +183,22 @@ defmodule Cats.Cache do
         {{get, new}, old} -> {get, :cats.replace(cache, old, {key, new})}
       end
 
-    if done, do: result, else: get_and_update(cache, key, fun)
+    cond do
+      done ->
+        result
+
+      call < @calls ->
+        get_and_update(cache, key, fun, call + 1)
+
+      true ->
+        raise "the value of #{inspect(key)} in #{inspect(cache)} was changed during each of #{@calls} calls of the function: " <>
+                "the function itself writes to its key, or is slower than other processes that do"
+    end
   end
 
   @doc """
-  Changes the value of a key by a function of the old one, atomically. If there is none, stores the default. Returns the new value.
+  Changes the value of a key by a function of the old one, atomically. If there is none, stores the default. Returns the new value. The
+  function may be called several times, as that of `get_and_update/3`.
   """
   @spec update(cache, key, default :: value, (value -> value)) :: value
   def update(cache, key, default, fun) do

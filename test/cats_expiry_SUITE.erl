@@ -6,15 +6,15 @@
 -include_lib("common_test/include/ct.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([like_a_model/1, options/1, explanations/1, times/1, idle/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
-         transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, contents_not_taken/1,
-         stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1,
+         transactions/1, steps_of_transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1,
+         replaced_contents/1, contents_not_taken/1, stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1,
          counted_in_slices/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [like_a_model, options, explanations, times, idle, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions, fetch,
-     in_place_of_a_kept_object, files, objects_of_all_kinds, replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry,
+    [like_a_model, options, explanations, times, idle, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions,
+     steps_of_transactions, fetch, in_place_of_a_kept_object, files, objects_of_all_kinds, replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry,
      a_million_at_once, readers_and_writers, a_stopped_vm, counted_in_slices].
 
 init_per_suite(Config) ->
@@ -481,6 +481,27 @@ snapshots(_Config) ->
          true = cats:delete(First),
          true = cats:delete(Table)
      end || Type <- types()].
+
+%% A transaction steps over what has expired and is not freed yet.
+steps_of_transactions(_Config) ->
+    stop_clock(),
+    Step = fun(Function, Arguments) ->
+                   {atomic, Key} = cats_transaction:run(fun() -> apply(cats_transaction, Function, Arguments) end),
+                   Key
+           end,
+    [begin
+         Table = cats:new(t, [ordered_set, {ttl, 1000}]),
+         true = cats:insert(Table, [{Key, old} || Key <- lists:seq(1, Number)]),
+         true = cats:insert(Table, [{Key, new} || Key <- [0.5, Number div 2, Number + 0.5]], #{ttl => 5000}),
+         pass(1000),
+         ?assertEqual(0.5, Step(first, [Table])),
+         ?assertEqual(Number div 2, Step(next, [Table, 0.5])),
+         ?assertEqual(Number + 0.5, Step(next, [Table, Number div 2])),
+         ?assertEqual(Number div 2, Step(prev, [Table, Number + 0.5])),
+         ?assertEqual(Number + 0.5, Step(last, [Table])),
+         true = cats:delete(Table)
+     end || Number <- [4, 10, 1000, 10000]],
+    ok.
 
 %% What was read must live at the commit.
 transactions(_Config) ->

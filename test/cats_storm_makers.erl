@@ -12,7 +12,7 @@
 operations() ->
     [{6, fetch, [set_like], fun fetch/1},
      {6, transaction, [transactions], fun transaction/1},
-     {3, ordered_transaction, [transactions, ordered, {no, expiring}], fun ordered_transaction/1}].
+     {3, ordered_transaction, [transactions, ordered], fun ordered_transaction/1}].
 
 %%% Fetches
 

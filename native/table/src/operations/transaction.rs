@@ -172,17 +172,30 @@ impl<'g> Handle<'g> {
     ) -> Result<(), Failure> {
         let (store, table) = (reads.store(self), self.table);
         let most = if patient { limit } else { limit.min(GROUP_LIMIT + 1) };
-        let mut objects = Vec::new();
         // SAFETY: objects are retired through the epoch. First the state, then the object.
         let read = |entry: Entry| (unsafe { state(entry.body) }, Objects::one(table, entry));
         let leased = self.table.options().leased();
-        let mut deadline = NEVER;
-        let expand = |entry: Entry, objects: &mut Vec<_>| {
-            let (entry, until) = living(leased, Some(entry));
-            deadline = deadline.min(until);
-            objects.extend(entry.map(read));
+        let (begun, mut skipped) = (reads.marks.len(), 0);
+        let (mut objects, deadline) = loop {
+            let (mut objects, mut deadline, mut expired) = (Vec::new(), NEVER, 0);
+            let expand = |entry: Entry, objects: &mut Vec<_>| {
+                let (entry, until) = living(leased, Some(entry));
+                deadline = deadline.min(until);
+                match entry {
+                    Some(entry) => objects.push(read(entry)),
+                    None => expired += 1,
+                }
+            };
+            // The engine counts entries, also those that have expired.
+            let entries = most.saturating_add(skipped);
+            let more = store.range_marked(self.guard, range, entries, &mut objects, &mut reads.marks, expand)?;
+            if !more || objects.len() >= most {
+                break (objects, deadline);
+            }
+            reads.marks.truncate(begun);
+            skipped = 2 * expired;
         };
-        store.range_marked(self.guard, range, most, &mut objects, &mut reads.marks, expand)?;
+        objects.truncate(most);
         let fits = patient || objects.len() <= GROUP_LIMIT;
         reads.deadline = reads.deadline.min(deadline);
         reads.states.extend(objects.iter().filter_map(|(state, _)| *state));

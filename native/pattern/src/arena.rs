@@ -1,6 +1,7 @@
 //! Memory for the terms that an evaluation makes: floats, large integers, tuples that a guard compares, and others.
 
-use cats_term::{Block, BlockRef, Builder, Item, TermRef};
+use crate::program::Vm;
+use cats_term::{needed, Block, BlockRef, Builder, Item, TermRef};
 use std::cell::{Cell, RefCell};
 
 /// Keeps the terms until [`clear`](Self::clear). Most evaluations make only immediates, so nothing is allocated here.
@@ -67,16 +68,42 @@ impl Arena {
         terms: impl Iterator<Item = TermRef<'a>>,
     ) -> Option<()> {
         for (slot, term) in (first..).zip(terms) {
-            let word = builder.copy(term);
+            let word = self.copy(builder, term)?;
             builder.set(item, slot, word);
-            if !(self.fits)(self.spent.get().saturating_add(builder.words())) {
-                self.spend(builder.words())?;
-            }
         }
         Some(())
     }
 
-    /// The term that `build` makes and whose word it returns. `None` when memory is exhausted, or if the term costs too much.
+    /// Adds a copy of a term. `None` if what is built costs too much.
+    pub(crate) fn copy(&self, builder: &mut Builder<'_>, term: TermRef<'_>) -> Option<u64> {
+        let word = builder.copy(term);
+        if !(self.fits)(self.spent.get().saturating_add(builder.words())) {
+            self.spend(builder.words())?;
+        }
+        Some(word)
+    }
+
+    /// Keeps a block. Returns its first element.
+    fn keep(&self, block: Block) -> TermRef<'_> {
+        let address = block.as_ref().address();
+        self.blocks.borrow_mut().push(block);
+        // SAFETY: the block stays where it is until `clear`. That borrows the arena mutably, so no term is in use then.
+        unsafe { BlockRef::from_raw(address) }.element(0)
+    }
+
+    /// A held tuple, list or map with nothing held for its depth. `None` if it costs too much.
+    #[cold]
+    pub(crate) fn open(&self, vm: &Vm, term: TermRef<'_>) -> Option<TermRef<'_>> {
+        match (vm.open)(term) {
+            Some(block) => {
+                self.spend(block.as_ref().words())?;
+                Some(self.keep(block))
+            }
+            None => self.spend(usize::MAX / 2).and(None),
+        }
+    }
+
+    /// The term that `build` makes and whose word it returns. `None` if the term costs too much.
     pub(crate) fn make(&self, build: impl FnOnce(&mut Builder) -> Option<u64>) -> Option<TermRef<'_>> {
         let mut builder = self.builder.borrow_mut();
         builder.clear();
@@ -87,10 +114,6 @@ impl Arena {
             return Some(TermRef::immediate(word));
         }
         builder.set(root, 0, word);
-        let block = builder.finish()?;
-        let address = block.as_ref().address();
-        self.blocks.borrow_mut().push(block);
-        // SAFETY: the block stays where it is until `clear`. That borrows the arena mutably, so no term is in use then.
-        Some(unsafe { BlockRef::from_raw(address) }.element(0))
+        Some(self.keep(needed(builder.finish())))
     }
 }

@@ -2,7 +2,7 @@
 //! does a guard that compares a part of the key with a constant.
 
 use crate::function::Function;
-use crate::head::Pattern;
+use crate::head::{Flat, Pattern};
 use crate::matcher::{comparisons_of, Comparison};
 use crate::program::{Clause, Program, Spec};
 use cats_term::{compare, equal, Block, Builder, Room, TermRef, View, BOTTOM, TOP};
@@ -218,7 +218,9 @@ impl Program {
                 }
                 item.word()
             }
-            Pattern::Any | Pattern::Bound(_) | Pattern::Map(_) => {
+            Pattern::Deep(word, parts) if parts.iter().all(Flat::is_ground) => builder.copy(self.constant(*word)),
+            // What is nested so deep is no more part of a range.
+            Pattern::Any | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(..) => {
                 *bound = false;
                 open
             }

@@ -1,150 +1,157 @@
-//! Guards and bodies: constants, variables, constructors, logical operators and calls.
+//! Guards and bodies as they run: code for a machine with a stack of values. How deep they are nested costs no stack of the processor, neither
+//! when they are compiled nor when they run.
 
+use crate::compile::Compiler;
 use crate::function::Function;
 use crate::head::Variables;
-use crate::name::{name, Name};
+use crate::matcher::Comparison;
+use crate::name::Name;
 use crate::program::{Invalid, Output, Run, Spec};
-use cats_term::{Elements, TermRef, View, NIL};
-use smallvec::SmallVec;
+use crate::template::Template;
+use cats_term::{needed, List, TermRef, View, NIL};
+use smallvec::{smallvec, SmallVec};
+use std::sync::Arc;
 
-pub(crate) enum Expression {
+/// An expression: its operations in the order in which they run. Each takes its arguments from the stack and leaves its value there.
+pub(crate) struct Expression {
+    pub(crate) ops: SmallVec<[Op; 3]>,
+    /// The most values that are on the stack.
+    pub(crate) height: usize,
+}
+
+pub(crate) enum Op {
     /// A term of the specification, by its word.
     Constant(u64),
     Variable(usize),
     /// `'$_'`
     Object,
-    /// `'$$'`: the places of all variables, in the order of the variables' numbers.
-    Bindings(SmallVec<[usize; 4]>),
-    Tuple(Vec<Expression>),
-    List(Vec<Expression>, Box<Expression>),
-    Map(Vec<Expression>, Vec<Expression>),
-    And(Vec<Expression>),
-    Or(Vec<Expression>),
-    AndAlso(Vec<Expression>),
-    OrElse(Vec<Expression>),
     /// `{self}`
     Caller,
-    Call(Function, Vec<Expression>),
+    /// A term that is built from the last values.
+    Build(Box<Template>),
+    /// A call with so many arguments.
+    Call(Function, usize),
+    /// `'and'` of so many arguments.
+    And(usize),
+    /// `'or'` of so many arguments.
+    Or(usize),
+    /// Follows each argument of `'andalso'` and `'orelse'` but the last. If the argument is the one that decides, or fails, that is the value,
+    /// and the operation at `end` is next.
+    Branch {
+        decisive: bool,
+        end: usize,
+    },
 }
 
+/// The guards of a clause: those that compare a variable with a constant, and the others.
+pub(crate) type Guards = (SmallVec<[Comparison; 1]>, SmallVec<[Expression; 1]>);
+
+/// The values for which there is room on the processor's stack.
+const FEW: usize = 4;
+
 impl Expression {
-    /// Compiles a proper list of guards, or of the expressions of a body.
-    pub(crate) fn compile_list<'a>(
-        spec: &Spec<'a>,
-        term: TermRef<'a>,
-        variables: &Variables,
-    ) -> Result<SmallVec<[Self; 1]>, Invalid> {
-        match term.view() {
-            View::Immediate(NIL) => Ok(SmallVec::new()),
-            View::List(list) if list.tail().word() == NIL => {
-                let mut expressions = SmallVec::new();
-                for place in 0..list.elements().len() {
-                    expressions.push(Self::compile_part(spec, list.elements(), place, variables)?);
-                }
-                Ok(expressions)
-            }
-            _ => Err(Invalid),
+    fn of(op: Op) -> Self {
+        Expression {
+            ops: smallvec![op],
+            height: 1,
         }
     }
 
-    /// Compiles the elements from place `from` on.
-    fn compile_all<'a>(
-        spec: &Spec<'a>,
-        elements: Elements<'a>,
-        from: usize,
-        variables: &Variables,
-    ) -> Result<Vec<Self>, Invalid> {
-        let places = from..elements.len();
-        places
-            .map(|place| Self::compile_part(spec, elements, place, variables))
-            .collect()
+    /// The code of `'$_'`.
+    pub(crate) fn object() -> Self {
+        Self::of(Op::Object)
     }
 
-    fn compile_part<'a>(
-        spec: &Spec<'a>,
-        elements: Elements<'a>,
-        place: usize,
-        variables: &Variables,
-    ) -> Result<Self, Invalid> {
-        Self::compile(spec, elements.get(place), spec.word(elements, place), variables)
+    /// The code of a constant, given by its word.
+    pub(crate) fn constant(word: u64) -> Self {
+        Self::of(Op::Constant(word))
     }
 
-    /// Compiles a term. `word` is the word by which code refers to it.
-    fn compile<'a>(spec: &Spec<'a>, term: TermRef<'a>, word: u64, variables: &Variables) -> Result<Self, Invalid> {
-        match term.view() {
-            View::Immediate(_) => match name(spec.vm, term) {
-                Name::Variable(number) => variables.place(number).map(Expression::Variable).ok_or(Invalid),
-                Name::Object => Ok(Expression::Object),
-                Name::Bindings => Ok(Expression::Bindings(variables.in_order())),
-                Name::Plain | Name::Known(_) => Ok(Expression::Constant(word)),
-            },
-            View::List(list) => Ok(Expression::List(
-                Self::compile_all(spec, list.elements(), 0, variables)?,
-                Box::new(Self::compile(spec, list.tail(), spec.tail_word(list), variables)?),
-            )),
-            View::Map(map) => Ok(Expression::Map(
-                Self::compile_all(spec, map.keys, 0, variables)?,
-                Self::compile_all(spec, map.values, 0, variables)?,
-            )),
-            View::Tuple(elements) => {
-                if elements.is_empty() {
+    /// The code of `'$$'`.
+    pub(crate) fn bindings(places: Arc<[usize]>) -> Self {
+        Self::of(Op::Build(Box::new(Template::bindings(places))))
+    }
+
+    /// Compiles the expressions of a body. Returns the last one, which is the result, and whether it is the only one.
+    pub(crate) fn compile_body<'a>(
+        spec: &Spec<'a>,
+        term: TermRef<'a>,
+        variables: &Variables,
+    ) -> Result<(Self, bool), Invalid> {
+        let list = proper(term)?.ok_or(Invalid)?;
+        let mut last = Err(Invalid);
+        for place in 0..list.elements().len() {
+            let (term, word) = spec.part(list.elements(), place);
+            last = Ok(Compiler::new(spec, variables).compile(term, word)?);
+        }
+        Ok((last?, list.elements().len() == 1))
+    }
+
+    /// Compiles guards, which are taken as a conjunction. Returns those that compare a variable with a constant, and the others. At the top
+    /// of a guard, `'and'` and `'andalso'` are true if and only if all their arguments are true.
+    pub(crate) fn compile_guards<'a>(
+        spec: &Spec<'a>,
+        term: TermRef<'a>,
+        variables: &Variables,
+    ) -> Result<Guards, Invalid> {
+        let (mut comparisons, mut guards) = (SmallVec::new(), SmallVec::new());
+        let Some(list) = proper(term)? else {
+            return Ok((comparisons, guards));
+        };
+        // Guards to compile, the next one last, with their words.
+        let mut rest: SmallVec<[_; 4]> = SmallVec::new();
+        spec.add_parts(&mut rest, list.elements(), 0, |term, word| (term, word));
+        while let Some((term, word)) = rest.pop() {
+            if let Some((Name::Known("and" | "andalso" | "andthen"), elements)) = spec.call(term) {
+                if elements.len() == 1 {
                     return Err(Invalid);
                 }
-                let first = elements.get(0);
-                if let (1, View::Tuple(inner)) = (elements.len(), first.view()) {
-                    return Ok(Expression::Tuple(Self::compile_all(spec, inner, 0, variables)?));
+                spec.add_parts(&mut rest, elements, 1, |term, word| (term, word));
+                continue;
+            }
+            let code = Compiler::new(spec, variables).compile(term, word)?;
+            match code.comparison() {
+                Some(comparison) => {
+                    needed(comparisons.try_reserve(1).ok());
+                    comparisons.push(comparison);
                 }
-                let Name::Known(name) = name(spec.vm, first) else {
-                    return Err(Invalid);
-                };
-                if name == "const" {
-                    return match elements.len() {
-                        2 => Ok(Expression::Constant(spec.word(elements, 1))),
-                        _ => Err(Invalid),
-                    };
-                }
-                let arguments = Self::compile_all(spec, elements, 1, variables)?;
-                match name {
-                    "and" | "or" | "andalso" | "andthen" | "orelse" if arguments.is_empty() => Err(Invalid),
-                    "and" => Ok(Expression::And(arguments)),
-                    "or" => Ok(Expression::Or(arguments)),
-                    "andalso" | "andthen" => Ok(Expression::AndAlso(arguments)),
-                    "orelse" => Ok(Expression::OrElse(arguments)),
-                    "self" if arguments.is_empty() => Ok(Expression::Caller),
-                    _ => match Function::find(name, arguments.len()) {
-                        Some(function) => Ok(Expression::Call(function, arguments)),
-                        None => Err(Invalid),
-                    },
+                None => {
+                    needed(guards.try_reserve(1).ok());
+                    guards.push(code);
                 }
             }
-            _ => Ok(Expression::Constant(word)),
+        }
+        Ok((comparisons, guards))
+    }
+
+    /// The comparison that it is, if it is one of a variable with a constant.
+    fn comparison(&self) -> Option<Comparison> {
+        match self.ops[..] {
+            [Op::Variable(variable), Op::Constant(constant), Op::Call(function, 2)] => {
+                function.mirrored().map(|_| Comparison {
+                    variable,
+                    function,
+                    constant,
+                })
+            }
+            [Op::Constant(constant), Op::Variable(variable), Op::Call(function, 2)] => {
+                function.mirrored().map(|function| Comparison {
+                    variable,
+                    function,
+                    constant,
+                })
+            }
+            _ => None,
         }
     }
 
     /// Marks the variables whose bindings the expression uses.
     pub(crate) fn use_variables(&self, used: &mut [bool]) {
-        let mut all = |expressions: &[Expression]| {
-            for expression in expressions {
-                expression.use_variables(used);
-            }
-        };
-        match self {
-            Expression::Constant(_) | Expression::Object | Expression::Caller => {}
-            Expression::Variable(variable) => used[*variable] = true,
-            Expression::Bindings(variables) => variables.iter().for_each(|&variable| used[variable] = true),
-            Expression::Tuple(parts)
-            | Expression::And(parts)
-            | Expression::Or(parts)
-            | Expression::AndAlso(parts)
-            | Expression::OrElse(parts)
-            | Expression::Call(_, parts) => all(parts),
-            Expression::List(elements, tail) => {
-                all(elements);
-                tail.use_variables(used);
-            }
-            Expression::Map(keys, values) => {
-                all(keys);
-                all(values);
+        for op in &self.ops {
+            match op {
+                Op::Variable(variable) => used[*variable] = true,
+                Op::Build(template) => template.use_variables(used),
+                _ => {}
             }
         }
     }
@@ -152,83 +159,34 @@ impl Expression {
     /// The value. If a call fails, a guard has no value. In a body the call's value is `'EXIT'`, and the evaluation continues with that.
     #[inline(always)]
     pub(crate) fn evaluate<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
-        match self {
-            Expression::Constant(word) => Some(run.constant(*word)),
-            Expression::Variable(place) => Some(bindings[*place]),
+        match self.ops[..] {
+            [Op::Constant(word)] => Some(run.constant(word)),
+            [Op::Variable(place)] => Some(bindings[place]),
             _ => self.evaluate_more(run, bindings, body),
         }
     }
 
     #[inline(never)]
     fn evaluate_more<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
-        run.arena.spend(1)?;
-        let vm = run.vm();
-        let failed = || body.then_some(TermRef::immediate(vm.exit));
-        let value = |expression: &Expression| expression.evaluate(run, bindings, body);
-        match self {
-            Expression::Constant(_) | Expression::Variable(_) => self.evaluate(run, bindings, body),
-            Expression::Object => run.whole(),
-            Expression::Caller => Some(TermRef::immediate(run.caller)),
-            Expression::Bindings(places) => make_list(
-                run,
-                places.iter().map(|&place| bindings[place]),
-                TermRef::immediate(NIL),
-            ),
-            Expression::Tuple(elements) => {
-                let values = elements.iter().map(value).collect::<Option<Vec<_>>>()?;
-                run.arena.make(|builder| {
-                    let item = builder.tuple(values.len());
-                    run.arena.copy_all(builder, item, 0, values.iter().copied())?;
-                    Some(item.word())
-                })
-            }
-            Expression::List(elements, tail) => {
-                let values = elements.iter().map(value).collect::<Option<Vec<_>>>()?;
-                make_list(run, values.into_iter(), value(tail)?)
-            }
-            Expression::Map(keys, values) => {
-                let keys = keys.iter().map(value).collect::<Option<Vec<_>>>()?;
-                let values = values.iter().map(value).collect::<Option<Vec<_>>>()?;
-                make_map(run, &keys, &values)
-            }
-            Expression::And(arguments) | Expression::Or(arguments) => {
-                let decisive = matches!(self, Expression::Or(_));
-                let (decisive, other) = (vm.boolean(decisive).word(), vm.boolean(!decisive).word());
-                let values = arguments.iter().map(value).collect::<Option<Vec<_>>>()?;
-                let mut result = other;
-                for value in values {
-                    match value.word() {
-                        word if word == decisive => result = decisive,
-                        word if word == other => {}
-                        _ => return failed(),
-                    }
-                }
-                Some(TermRef::immediate(result))
-            }
-            Expression::AndAlso(arguments) | Expression::OrElse(arguments) => {
-                let decisive = matches!(self, Expression::OrElse(_));
-                let (decisive, other) = (vm.boolean(decisive).word(), vm.boolean(!decisive).word());
-                let (last, before) = arguments.split_last()?;
-                for argument in before {
-                    match value(argument)?.word() {
-                        word if word == decisive => return Some(TermRef::immediate(decisive)),
-                        word if word == other => {}
-                        _ => return failed(),
-                    }
-                }
-                value(last)
-            }
-            Expression::Call(function, arguments) => {
-                let mut values = [TermRef::immediate(NIL); 3];
-                for (slot, argument) in values.iter_mut().zip(arguments) {
-                    *slot = value(argument)?;
-                }
-                function.call(run, &values[..arguments.len()]).or_else(failed)
-            }
-        }
+        self.with_stack(|stack| {
+            let top = execute(&self.ops, run, bindings, body, stack)?;
+            Some(stack[top - 1])
+        })
     }
 
-    /// The value of a body, built by `output`. Outer constructors are built directly, without a stored term in between.
+    #[inline(always)]
+    fn with_stack<'a, R>(&self, f: impl FnOnce(&mut [TermRef<'a>]) -> Option<R>) -> Option<R> {
+        let nothing = TermRef::immediate(NIL);
+        if self.height <= FEW {
+            return f(&mut [nothing; FEW]);
+        }
+        let mut stack = Vec::new();
+        needed(stack.try_reserve_exact(self.height).ok());
+        stack.resize(self.height, nothing);
+        f(&mut stack)
+    }
+
+    /// The value of a body, built by `output`. What is built last is built directly, without a stored term in between.
     #[inline(always)]
     pub(crate) fn output<'a, O: Output>(
         &self,
@@ -236,89 +194,100 @@ impl Expression {
         bindings: &[TermRef<'a>],
         output: &mut O,
     ) -> Option<O::Term> {
-        match self {
-            Expression::Object => Some(output.object()),
-            Expression::Variable(place) => Some(output.term(bindings[*place])),
+        match &self.ops[..] {
+            [Op::Object] => Some(output.object()),
+            [Op::Variable(place)] => Some(output.term(bindings[*place])),
+            [Op::Build(template)] => Some(template.output(run, bindings, &[], output)),
             _ => self.output_made(run, bindings, output),
         }
     }
 
     #[inline(never)]
     fn output_made<'a, O: Output>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], output: &mut O) -> Option<O::Term> {
-        Some(match self {
-            Expression::Bindings(places) => {
-                let term = |&place: &usize| output.term(bindings[place]);
-                let values: SmallVec<[_; 8]> = places.iter().map(term).collect();
-                let nil = output.term(TermRef::immediate(NIL));
-                output.list(&values, nil)
-            }
-            Expression::Tuple(elements) => {
-                let values = outputs(elements, run, bindings, output)?;
-                output.tuple(&values)
-            }
-            Expression::List(elements, tail) => {
-                let values = outputs(elements, run, bindings, output)?;
-                let tail = tail.output(run, bindings, output)?;
-                output.list(&values, tail)
-            }
-            Expression::Map(keys, values) => {
-                let keys = outputs(keys, run, bindings, output)?;
-                let values = outputs(values, run, bindings, output)?;
-                output.map(&keys, &values)
-            }
-            _ => {
-                let value = self.evaluate(run, bindings, true)?;
-                output.term(value)
-            }
-        })
+        match &self.ops[..] {
+            [before @ .., Op::Build(template)] => self.with_stack(|stack| {
+                let top = execute(before, run, bindings, true, stack)?;
+                Some(template.output(run, bindings, &stack[..top], output))
+            }),
+            _ => self.evaluate(run, bindings, true).map(|value| output.term(value)),
+        }
     }
 }
 
-fn outputs<'a, O: Output>(
-    expressions: &[Expression],
+/// The list, unless it is empty. It must be proper.
+fn proper(term: TermRef<'_>) -> Result<Option<List<'_>>, Invalid> {
+    match term.view() {
+        View::Immediate(NIL) => Ok(None),
+        View::List(list) if list.tail().word() == NIL => Ok(Some(list)),
+        _ => Err(Invalid),
+    }
+}
+
+/// Runs operations. Returns the number of values on the stack.
+#[inline(always)]
+fn execute<'a>(
+    ops: &[Op],
     run: &Run<'a>,
     bindings: &[TermRef<'a>],
-    output: &mut O,
-) -> Option<SmallVec<[O::Term; 8]>> {
-    expressions
-        .iter()
-        .map(|expression| expression.output(run, bindings, output))
-        .collect()
-}
-
-/// A list with this tail. The tail may itself be a list.
-fn make_list<'a>(
-    run: &Run<'a>,
-    values: impl ExactSizeIterator<Item = TermRef<'a>>,
-    tail: TermRef<'a>,
-) -> Option<TermRef<'a>> {
-    if values.len() == 0 {
-        return Some(tail);
-    }
-    run.arena.make(|builder| {
-        let (more, end) = match tail.view() {
-            View::List(list) => (Some(list.elements()), list.tail()),
-            _ => (None, tail),
+    body: bool,
+    stack: &mut [TermRef<'a>],
+) -> Option<usize> {
+    let vm = run.vm();
+    let failed = || body.then_some(TermRef::immediate(vm.exit));
+    let (mut at, mut top) = (0, 0);
+    while let Some(op) = ops.get(at) {
+        at += 1;
+        let (arguments, value) = match op {
+            Op::Constant(word) => (0, run.constant(*word)),
+            Op::Variable(place) => (0, bindings[*place]),
+            Op::Object => (0, run.whole()?),
+            Op::Caller => (0, TermRef::immediate(run.caller)),
+            Op::Build(template) => {
+                let count = template.values;
+                (count, template.build(run, bindings, &stack[top - count..top])?)
+            }
+            Op::Call(function, count) => {
+                run.arena.spend(1)?;
+                let value = function.call(run, &stack[top - count..top]);
+                (*count, value.or_else(failed)?)
+            }
+            Op::And(count) | Op::Or(count) => {
+                run.arena.spend(*count)?;
+                let decisive = matches!(op, Op::Or(_));
+                (*count, decide(run, decisive, &stack[top - count..top]).or_else(failed)?)
+            }
+            Op::Branch { decisive, end } => {
+                run.arena.spend(1)?;
+                top -= 1;
+                match stack[top].word() {
+                    word if word == vm.boolean(!decisive).word() => continue,
+                    word => {
+                        at = *end;
+                        match word == vm.boolean(*decisive).word() {
+                            true => (0, stack[top]),
+                            false => (0, failed()?),
+                        }
+                    }
+                }
+            }
         };
-        let length = values.len() + more.map_or(0, |more| more.len());
-        let item = builder.list(length);
-        let more = more.into_iter().flat_map(|more| more.iter());
-        run.arena.copy_all(builder, item, 0, values.chain(more).chain([end]))?;
-        Some(item.word())
-    })
+        top -= arguments;
+        stack[top] = value;
+        top += 1;
+    }
+    Some(top)
 }
 
-/// A map. Of equal keys the last one counts.
-fn make_map<'a>(run: &Run<'a>, keys: &[TermRef<'a>], values: &[TermRef<'a>]) -> Option<TermRef<'a>> {
-    // Each key is compared with all keys after it.
-    run.arena.spend(keys.len() * keys.len())?;
-    let last = |i: &usize| !keys[i + 1..].iter().any(|later| cats_term::equal(*later, keys[*i]));
-    let kept: Vec<usize> = (0..keys.len()).filter(last).collect();
-    run.arena.make(|builder| {
-        let item = builder.unordered_map(kept.len());
-        let kept_of = |terms: &[TermRef<'a>]| kept.iter().map(|&i| terms[i]).collect::<Vec<_>>();
-        run.arena
-            .copy_all(builder, item, 0, kept_of(keys).into_iter().chain(kept_of(values)))?;
-        Some(item.word())
-    })
+/// The value of `'or'` if `true` is decisive, or of `'and'`. `None` if an argument is not a boolean.
+fn decide<'a>(run: &Run<'a>, decisive: bool, arguments: &[TermRef<'a>]) -> Option<TermRef<'a>> {
+    let (decisive, other) = (run.vm().boolean(decisive), run.vm().boolean(!decisive));
+    let mut result = other;
+    for argument in arguments {
+        match argument.word() {
+            word if word == decisive.word() => result = decisive,
+            word if word == other.word() => {}
+            _ => return None,
+        }
+    }
+    Some(result)
 }

@@ -4,6 +4,7 @@ use crate::arithmetic::Number;
 use crate::head::{map_get, rest};
 use crate::program::{Run, Vm};
 use cats_term::{compare, equal, small, Class, Map, TermRef, View, NIL};
+use smallvec::SmallVec;
 use std::cmp::Ordering::{Equal, Greater, Less};
 
 macro_rules! functions {
@@ -146,8 +147,36 @@ impl Function {
         }
     }
 
+    /// Whether the function looks at the parts of a tuple, list or map.
+    fn looks_inside(self) -> bool {
+        use Function::*;
+        matches!(
+            self,
+            BinaryPartOfPair
+                | Element
+                | Head
+                | IsMapKey
+                | IsRecord
+                | Length
+                | MapGet
+                | MapSize
+                | Size
+                | Tail
+                | TupleSize
+        )
+    }
+
+    #[cold]
+    fn call_opened<'a>(self, run: &Run<'a>, arguments: &[TermRef<'a>]) -> Option<TermRef<'a>> {
+        let opened = arguments.iter().map(|&argument| run.opened(argument));
+        self.call_any(run, &opened.collect::<Option<SmallVec<[_; 3]>>>()?)
+    }
+
     fn call_any<'a>(self, run: &Run<'a>, arguments: &[TermRef<'a>]) -> Option<TermRef<'a>> {
         use Function::*;
+        if self.looks_inside() && arguments.iter().any(|argument| argument.is_held_compound()) {
+            return self.call_opened(run, arguments);
+        }
         let vm = run.vm();
         let boolean = |value: bool| Some(vm.boolean(value));
         let class = |class: Class| boolean(arguments[0].class() == class);

@@ -1,12 +1,13 @@
-//! The head of a clause: a pattern with variables. A held tuple, list or map, which is nested too deep, is a constant here. Variables in it
-//! are not known.
+//! The head of a clause: a pattern with variables.
 
 use crate::arena::Arena;
 use crate::name::{name, Name};
 use crate::program::{Invalid, Spec, Vm};
-use cats_term::{equal, Elements, List, Map, TermRef, View};
-use smallvec::SmallVec;
+use cats_term::{equal, needed, Elements, List, Map, TermRef, View, MAX_DEPTH};
+use smallvec::{smallvec, SmallVec};
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 pub(crate) enum Pattern {
     /// `'_'`
@@ -23,6 +24,21 @@ pub(crate) enum Pattern {
     List(Vec<Pattern>, Box<Pattern>),
     /// A map that has at least these keys.
     Map(Vec<(u64, Pattern)>),
+    /// A tuple, list or map that is nested deeper than objects are stored, by its word, and the patterns in it, each before those that are nested in it. The
+    /// tail of a list comes before its elements.
+    Deep(u64, Vec<Flat>),
+}
+
+/// A part of [`Pattern::Deep`].
+pub(crate) enum Flat {
+    /// A tuple of so many elements. The second number is its word.
+    Tuple(usize, u64),
+    /// A list that begins with so many elements. The second number is its word.
+    List(usize, u64),
+    /// A map that has at least these keys.
+    Map(Box<[u64]>),
+    /// What has no parts.
+    Leaf(Pattern),
 }
 
 /// The variables of one clause that the head has bound so far.
@@ -30,6 +46,7 @@ pub(crate) enum Pattern {
 pub(crate) struct Variables {
     /// The place of each variable among the bindings, by the variable's number.
     places: BTreeMap<u64, usize>,
+    in_order: OnceCell<Arc<[usize]>>,
 }
 
 impl Variables {
@@ -37,9 +54,10 @@ impl Variables {
         self.places.get(&number).copied()
     }
 
-    /// The places in the order of the variables' numbers, as `'$$'` lists them.
-    pub(crate) fn in_order(&self) -> SmallVec<[usize; 4]> {
-        self.places.values().copied().collect()
+    /// The places in the order of the variables' numbers, as `'$$'` lists them. To be asked for when all variables are bound.
+    pub(crate) fn in_order(&self) -> Arc<[usize]> {
+        let places = || self.places.values().copied().collect();
+        self.in_order.get_or_init(places).clone()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -67,52 +85,102 @@ pub(crate) fn variable(vm: &Vm, term: TermRef<'_>) -> Option<u64> {
 }
 
 impl Pattern {
-    /// Compiles a term. `word` is the word by which code refers to it.
+    /// Compiles a term. `word` is the word by which code refers to it, `depth` how deep what it matches is nested in an object.
     pub(crate) fn compile<'a>(
         spec: &Spec<'a>,
         term: TermRef<'a>,
         word: u64,
+        depth: usize,
         variables: &mut Variables,
     ) -> Result<Pattern, Invalid> {
         Ok(match term.view() {
-            View::Immediate(atom) if atom == spec.vm.underscore => Pattern::Any,
-            View::Immediate(_) => match variable(spec.vm, term) {
-                Some(number) => variables.bind(number),
-                None => Pattern::Constant(word),
-            },
-            View::Tuple(elements) => Pattern::Tuple(Self::compile_all(spec, elements, variables)?),
+            View::Tuple(_) | View::List(_) | View::Map(_) if depth >= MAX_DEPTH => {
+                Pattern::Deep(word, Self::compile_deep(spec, term, variables)?)
+            }
+            View::Tuple(elements) => Pattern::Tuple(Self::compile_all(spec, elements, depth + 1, variables)?),
             View::List(list) => {
-                let elements = Self::compile_all(spec, list.elements(), variables)?;
-                let tail = Self::compile(spec, list.tail(), spec.tail_word(list), variables)?;
+                let elements = Self::compile_all(spec, list.elements(), depth + 1, variables)?;
+                let tail = Self::compile(spec, list.tail(), spec.tail_word(list), depth + 1, variables)?;
                 Pattern::List(elements, Box::new(tail))
             }
             View::Map(map) => {
                 let mut pairs = Vec::with_capacity(map.keys.len());
                 for place in 0..map.keys.len() {
-                    let (key, value) = (map.keys.get(place), map.values.get(place));
-                    if key.word() == spec.vm.underscore || variable(spec.vm, key).is_some() {
-                        return Err(Invalid);
-                    }
-                    let value = Self::compile(spec, value, spec.word(map.values, place), variables)?;
-                    pairs.push((spec.word(map.keys, place), value));
+                    let key = Self::compile_key(spec, map, place)?;
+                    let (value, word) = (map.values.get(place), spec.word(map.values, place));
+                    pairs.push((key, Self::compile(spec, value, word, depth + 1, variables)?));
                 }
                 Pattern::Map(pairs)
             }
-            View::Float(_) => Pattern::Float(word),
-            _ => Pattern::Constant(word),
+            _ => Self::leaf(spec, term, word, variables),
         })
     }
 
     fn compile_all<'a>(
         spec: &Spec<'a>,
         elements: Elements<'a>,
+        depth: usize,
         variables: &mut Variables,
     ) -> Result<Vec<Pattern>, Invalid> {
         let mut patterns = Vec::with_capacity(elements.len());
         for (place, element) in elements.iter().enumerate() {
-            patterns.push(Self::compile(spec, element, spec.word(elements, place), variables)?);
+            let word = spec.word(elements, place);
+            patterns.push(Self::compile(spec, element, word, depth, variables)?);
         }
         Ok(patterns)
+    }
+
+    /// Compiles a term without parts.
+    fn leaf(spec: &Spec<'_>, term: TermRef<'_>, word: u64, variables: &mut Variables) -> Pattern {
+        match term.view() {
+            View::Immediate(atom) if atom == spec.vm.underscore => Pattern::Any,
+            View::Immediate(_) => match variable(spec.vm, term) {
+                Some(number) => variables.bind(number),
+                None => Pattern::Constant(word),
+            },
+            View::Float(_) => Pattern::Float(word),
+            _ => Pattern::Constant(word),
+        }
+    }
+
+    /// The word of a key of a map, which must be a constant.
+    fn compile_key(spec: &Spec<'_>, map: Map<'_>, place: usize) -> Result<u64, Invalid> {
+        let key = map.keys.get(place);
+        match key.word() == spec.vm.underscore || variable(spec.vm, key).is_some() {
+            true => Err(Invalid),
+            false => Ok(spec.word(map.keys, place)),
+        }
+    }
+
+    fn compile_deep<'a>(spec: &Spec<'a>, term: TermRef<'a>, variables: &mut Variables) -> Result<Vec<Flat>, Invalid> {
+        let mut parts = Vec::new();
+        // Terms to compile, the next one last, with their words.
+        let mut rest: SmallVec<[_; 8]> = smallvec![(term, term.word())];
+        let add = |rest: &mut _, elements| spec.add_parts(rest, elements, 0, |term, word| (term, word));
+        while let Some((term, word)) = rest.pop() {
+            let part = match term.view() {
+                View::Tuple(elements) => {
+                    add(&mut rest, elements);
+                    Flat::Tuple(elements.len(), word)
+                }
+                View::List(list) => {
+                    add(&mut rest, list.elements());
+                    needed(rest.try_reserve(1).ok());
+                    rest.push((list.tail(), spec.tail_word(list)));
+                    Flat::List(list.elements().len(), word)
+                }
+                View::Map(map) => {
+                    let keys = (0..map.keys.len()).map(|place| Self::compile_key(spec, map, place));
+                    let keys = keys.collect::<Result<_, _>>()?;
+                    add(&mut rest, map.values);
+                    Flat::Map(keys)
+                }
+                _ => Flat::Leaf(Self::leaf(spec, term, word, variables)),
+            };
+            needed(parts.try_reserve(1).ok());
+            parts.push(part);
+        }
+        Ok(parts)
     }
 
     /// Whether the pattern has no variable, no `'_'` and no map. Then exactly one term matches it.
@@ -122,6 +190,7 @@ impl Pattern {
             Pattern::Constant(_) | Pattern::Float(_) => true,
             Pattern::Tuple(elements) => elements.iter().all(Self::is_ground),
             Pattern::List(elements, tail) => elements.iter().all(Self::is_ground) && tail.is_ground(),
+            Pattern::Deep(_, parts) => parts.iter().all(Flat::is_ground),
         }
     }
 
@@ -135,7 +204,33 @@ impl Pattern {
                 tail.use_variables(used);
             }
             Pattern::Map(pairs) => pairs.iter().for_each(|(_, value)| value.use_variables(used)),
+            Pattern::Deep(_, parts) => parts.iter().for_each(|part| {
+                if let Flat::Leaf(pattern) = part {
+                    pattern.use_variables(used);
+                }
+            }),
             Pattern::Any | Pattern::Bind(_) | Pattern::Constant(_) | Pattern::Float(_) => {}
+        }
+    }
+}
+
+impl Flat {
+    /// Whether it does not keep a pattern from being [ground](Pattern::is_ground).
+    pub(crate) fn is_ground(&self) -> bool {
+        match self {
+            Flat::Tuple(..) | Flat::List(..) => true,
+            Flat::Map(_) => false,
+            Flat::Leaf(pattern) => pattern.is_ground(),
+        }
+    }
+
+    /// The number of patterns that are nested in it directly.
+    pub(crate) fn parts(&self) -> usize {
+        match self {
+            Flat::Tuple(count, _) => *count,
+            Flat::List(count, _) => count + 1,
+            Flat::Map(keys) => keys.len(),
+            Flat::Leaf(_) => 0,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Whether a program can replace an object only by one with exactly the same key. `select_replace` requires that.
 
-use crate::expression::Expression;
-use crate::function::Function;
-use crate::head::Pattern;
+use crate::expression::Op;
+use crate::head::{Flat, Pattern};
 use crate::program::{Clause, Program};
+use crate::template::Node;
 use cats_term::{equal, Elements, TermRef, View};
+use smallvec::{smallvec, SmallVec};
 
 impl Program {
     /// Whether each clause's body can be seen, by its form alone, to be an object with the matched object's key. `position` is the key's
@@ -17,23 +18,27 @@ impl Program {
     }
 
     fn clause_keeps_key(&self, clause: &Clause, position: usize) -> bool {
-        let [body] = &clause.body[..] else { return false };
-        if matches!(body, Expression::Object) {
-            return true;
-        }
-        let Some(key) = self.key(clause, position) else {
+        if !clause.has_one_body {
             return false;
-        };
-        match body {
-            Expression::Tuple(elements) => elements
-                .get(position)
-                .is_some_and(|element| self.yields(key, element) || self.is_key_of_object(element, position)),
-            Expression::Constant(word) => match self.constant(*word).view() {
-                View::Tuple(elements) => elements.len() > position && key.is_only(elements.get(position)),
+        }
+        match &clause.body.ops[..] {
+            [Op::Object] => true,
+            [Op::Constant(word)] => match (self.key(clause, position), self.constant(*word).view()) {
+                (Some(key), View::Tuple(elements)) => elements.len() > position && key.is_only(elements.get(position)),
+                _ => false,
+            },
+            [.., Op::Build(template)] => match (self.key(clause, position), template.element(position)) {
+                (_, Some([Node::Element(_, word)])) if self.is_position(*word, position) => true,
+                (Some(key), Some(nodes)) => self.yield_key(key, nodes),
                 _ => false,
             },
             _ => false,
         }
+    }
+
+    /// Whether the position of a call of `element/2` is this place, counted from 0.
+    fn is_position(&self, word: u64, place: usize) -> bool {
+        self.constant(word).small() == Some(place as i64 + 1)
     }
 
     /// The key in the clause's head.
@@ -47,47 +52,78 @@ impl Program {
         }
     }
 
-    /// Whether the expression is `{element, KeyPosition, '$_'}`.
-    fn is_key_of_object(&self, expression: &Expression, position: usize) -> bool {
-        match expression {
-            Expression::Call(Function::Element, arguments) => match &arguments[..] {
-                [Expression::Constant(word), Expression::Object] => {
-                    self.constant(*word).small() == Some(position as i64 + 1)
+    /// Whether what the nodes build is always what the key matched.
+    fn yield_key(&self, key: Part<'_>, nodes: &[Node]) -> bool {
+        // The parts of the key that the next nodes must yield, the next one last.
+        let mut parts: SmallVec<[Part<'_>; 8]> = smallvec![key];
+        let mut rest = nodes;
+        while let Some(part) = parts.pop() {
+            let Some((node, others)) = rest.split_first() else {
+                return false;
+            };
+            rest = others;
+            match (part.pattern, part.term.view(), node) {
+                (Pattern::Deep(_, flat), ..) => match self.yield_deep(flat, part.term, node, rest) {
+                    Some(behind) => rest = behind,
+                    None => return false,
+                },
+                (Pattern::Bind(a) | Pattern::Bound(a), _, Node::Variable(b)) if a == b => {}
+                (Pattern::Tuple(patterns), View::Tuple(terms), Node::Tuple(count)) if patterns.len() == *count => {
+                    parts.extend(Part::all(patterns, terms));
                 }
-                _ => false,
-            },
-            _ => false,
+                (Pattern::List(patterns, tail), View::List(list), Node::List(count)) if patterns.len() == *count => {
+                    parts.extend(Part::all(patterns, list.elements()));
+                    parts.push(Part {
+                        pattern: tail,
+                        term: list.tail(),
+                    });
+                }
+                (_, _, Node::Constant(word)) if part.is_only(self.constant(*word)) => {}
+                _ => return false,
+            }
         }
+        true
     }
 
-    /// Whether the value of the expression is always what the part matched.
-    fn yields(&self, part: Part<'_>, expression: &Expression) -> bool {
-        let all = |patterns: &[Pattern], terms: Elements<'_>, expressions: &[Expression]| {
-            let parts = patterns
-                .iter()
-                .zip(terms.iter())
-                .map(|(pattern, term)| Part { pattern, term });
-            patterns.len() == expressions.len()
-                && parts
-                    .zip(expressions)
-                    .all(|(part, expression)| self.yields(part, expression))
-        };
-        match (part.pattern, part.term.view(), expression) {
-            (Pattern::Bind(a) | Pattern::Bound(a), _, Expression::Variable(b)) => a == b,
-            (Pattern::Tuple(patterns), View::Tuple(terms), Expression::Tuple(expressions)) => {
-                all(patterns, terms, expressions)
+    /// Whether a node and those that follow yield what a deep part of the key matched. Returns the nodes behind them.
+    fn yield_deep<'n>(&self, flat: &[Flat], term: TermRef<'_>, node: &Node, nodes: &'n [Node]) -> Option<&'n [Node]> {
+        if let Node::Constant(word) = node {
+            return (flat.iter().all(Flat::is_ground) && equal(term, self.constant(*word))).then_some(nodes);
+        }
+        let (mut node, mut nodes, mut at) = (node, nodes, 0);
+        loop {
+            let part = flat.get(at)?;
+            at += 1;
+            match (part, node) {
+                (Flat::Tuple(a, _), Node::Tuple(b)) | (Flat::List(a, _), Node::List(b)) if a == b => {}
+                (Flat::Leaf(Pattern::Bind(a) | Pattern::Bound(a)), Node::Variable(b)) if a == b => {}
+                (Flat::Leaf(Pattern::Constant(a) | Pattern::Float(a)), Node::Constant(b))
+                    if equal(self.constant(*a), self.constant(*b)) => {}
+                (Flat::Tuple(_, a) | Flat::List(_, a), Node::Constant(b)) => {
+                    let end = at - 1 + length(&flat[at - 1..]);
+                    let ground = flat[at..end].iter().all(Flat::is_ground);
+                    (ground && equal(self.constant(*a), self.constant(*b))).then_some(())?;
+                    at = end;
+                }
+                _ => return None,
             }
-            (Pattern::List(patterns, end), View::List(list), Expression::List(expressions, tail)) => {
-                let end = Part {
-                    pattern: end,
-                    term: list.tail(),
-                };
-                all(patterns, list.elements(), expressions) && self.yields(end, tail)
+            if at == flat.len() {
+                return Some(nodes);
             }
-            (_, _, Expression::Constant(word)) => part.is_only(self.constant(*word)),
-            _ => false,
+            (node, nodes) = nodes.split_first()?;
         }
     }
+}
+
+/// The number of patterns in the first part with all that is nested in it.
+fn length(flat: &[Flat]) -> usize {
+    let (mut left, mut count) = (1, 0);
+    while left > 0 {
+        left += flat[count].parts();
+        left -= 1;
+        count += 1;
+    }
+    count
 }
 
 /// A part of a head: its pattern, and the term of the specification that the pattern is.
@@ -97,7 +133,16 @@ struct Part<'a> {
     term: TermRef<'a>,
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
+    /// The parts of a tuple or list, the last one first.
+    fn all(patterns: &'a [Pattern], terms: Elements<'a>) -> impl Iterator<Item = Part<'a>> {
+        let places = (0..patterns.len()).rev();
+        places.map(move |place| Part {
+            pattern: &patterns[place],
+            term: terms.get(place),
+        })
+    }
+
     /// Whether the part matches only this term.
     fn is_only(&self, term: TermRef<'_>) -> bool {
         self.pattern.is_ground() && equal(self.term, term)

@@ -6,6 +6,7 @@
 mod arena;
 mod arithmetic;
 mod bounds;
+mod compile;
 mod expression;
 mod function;
 mod head;
@@ -13,6 +14,7 @@ mod keeps_key;
 mod matcher;
 mod name;
 mod program;
+mod template;
 
 pub use arena::Arena;
 pub use bounds::Keys;

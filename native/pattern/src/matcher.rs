@@ -4,12 +4,11 @@
 //! variable is bound. Only variables that something uses are bound. The order makes no difference to what matches: no test has an effect,
 //! and none fails.
 
-use crate::expression::Expression;
 use crate::function::Function;
-use crate::head::{map_place, rest, Pattern};
+use crate::head::{map_place, rest, Flat, Pattern};
 use crate::program::{place, Program, Run};
-use cats_term::{compare, equal, is_immediate, Elements, List, TermRef, View};
-use smallvec::SmallVec;
+use cats_term::{compare, equal, is_immediate, needed, Elements, List, TermRef, View};
+use smallvec::{smallvec, SmallVec};
 
 /// A guard that compares a variable, as its first argument, with a term of the specification.
 pub(crate) struct Comparison {
@@ -69,47 +68,20 @@ pub(crate) enum Part {
     List(Vec<Part>, Box<Part>),
     /// A map that has at least these keys.
     Map(Vec<(u64, Part)>),
+    /// A tuple, list or map that is nested deeper than objects are stored: the conditions in it, in the order of [`Pattern::Deep`].
+    Deep(Vec<Step>),
 }
 
-/// Takes the guards as a conjunction. Returns the guards that compare a variable with a constant, and the others. At the top of a guard,
-/// `'and'` and `'andalso'` are true if and only if all their arguments are true.
-pub(crate) fn split(guards: SmallVec<[Expression; 1]>) -> (SmallVec<[Comparison; 1]>, SmallVec<[Expression; 1]>) {
-    let mut comparisons = SmallVec::new();
-    let mut others = SmallVec::new();
-    for guard in guards {
-        split_one(guard, &mut comparisons, &mut others);
-    }
-    (comparisons, others)
-}
-
-fn split_one(guard: Expression, comparisons: &mut SmallVec<[Comparison; 1]>, others: &mut SmallVec<[Expression; 1]>) {
-    match guard {
-        Expression::And(guards) | Expression::AndAlso(guards) => {
-            for guard in guards {
-                split_one(guard, comparisons, others);
-            }
-        }
-        Expression::Call(function, arguments) => {
-            let compared = match (&arguments[..], function.mirrored()) {
-                (&[Expression::Variable(variable), Expression::Constant(constant)], Some(_)) => {
-                    Some((variable, function, constant))
-                }
-                (&[Expression::Constant(constant), Expression::Variable(variable)], Some(mirrored)) => {
-                    Some((variable, mirrored, constant))
-                }
-                _ => None,
-            };
-            match compared {
-                Some((variable, function, constant)) => comparisons.push(Comparison {
-                    variable,
-                    function,
-                    constant,
-                }),
-                None => others.push(Expression::Call(function, arguments)),
-            }
-        }
-        other => others.push(other),
-    }
+/// A part of [`Part::Deep`].
+pub(crate) enum Step {
+    /// A tuple of so many elements.
+    Tuple(usize),
+    /// A list that begins with so many elements.
+    List(usize),
+    /// A map that has at least these keys.
+    Map(Box<[u64]>),
+    /// A condition without parts.
+    Leaf(Part),
 }
 
 /// The comparisons that are about this variable. `comparisons` are in the order of the variables.
@@ -284,6 +256,17 @@ impl Parts<'_> {
                 Box::new(self.part(tail)),
             ),
             Pattern::Map(pairs) => Part::Map(pairs.iter().map(|(key, value)| (*key, self.part(value))).collect()),
+            Pattern::Deep(_, parts) => Part::Deep(
+                parts
+                    .iter()
+                    .map(|part| match part {
+                        Flat::Tuple(count, _) => Step::Tuple(*count),
+                        Flat::List(count, _) => Step::List(*count),
+                        Flat::Map(keys) => Step::Map(keys.clone()),
+                        Flat::Leaf(pattern) => Step::Leaf(self.part(pattern)),
+                    })
+                    .collect(),
+            ),
         }
     }
 }
@@ -399,7 +382,48 @@ impl Part {
                 }
                 _ => false,
             },
+            Part::Deep(steps) => Self::matches_deep(steps, term, run, bindings).is_some(),
         }
+    }
+
+    /// Fails where a term does not meet its condition.
+    #[cold]
+    fn matches_deep<'a>(steps: &[Step], term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> Option<()> {
+        // The terms that must meet the next conditions, the next one last.
+        let mut terms: SmallVec<[TermRef<'a>; 8]> = smallvec![term];
+        let add = |terms: &mut SmallVec<[TermRef<'a>; 8]>, count: usize| needed(terms.try_reserve(count).ok());
+        for (at, step) in steps.iter().enumerate() {
+            let term = terms.pop()?;
+            if let Step::Leaf(part) = step {
+                part.matches(term, run, bindings).then_some(())?;
+                continue;
+            }
+            let term = run.opened(term)?;
+            match (step, term.view()) {
+                (Step::Tuple(count), View::Tuple(elements)) if elements.len() == *count => {
+                    add(&mut terms, *count);
+                    terms.extend((0..*count).rev().map(|place| elements.get(place)));
+                }
+                (Step::List(count), View::List(list)) if list.elements().len() >= *count => {
+                    add(&mut terms, count + 1);
+                    terms.extend((0..*count).rev().map(|place| list.elements().get(place)));
+                    let tail = match steps.get(at + 1) {
+                        Some(Step::Leaf(Part::Any)) => list.tail(),
+                        _ => rest(list, *count, run.arena)?,
+                    };
+                    terms.push(tail);
+                }
+                (Step::Map(keys), View::Map(map)) => {
+                    add(&mut terms, keys.len());
+                    for key in keys.iter().rev() {
+                        let place = map_place(map, run.constant(*key), 0)?;
+                        terms.push(map.values.get(place));
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(())
     }
 
     /// Whether the list after its first `from` elements meets the condition.

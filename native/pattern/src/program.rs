@@ -2,11 +2,12 @@
 
 use crate::arena::Arena;
 use crate::bounds::open_places;
-use crate::expression::Expression;
+use crate::expression::{Expression, Guards, Op};
 use crate::head::{Pattern, Variables};
-use crate::matcher::{split, Comparison, Matcher};
-use cats_term::{is_immediate, Block, BlockRef, Elements, List, Shape, TermRef, View, NIL};
-use smallvec::{smallvec, SmallVec};
+use crate::matcher::{Comparison, Matcher};
+use crate::name::{name, Name};
+use cats_term::{is_immediate, needed, Block, BlockRef, Elements, List, Shape, TermRef, View, NIL};
+use smallvec::{smallvec, Array, SmallVec};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock};
@@ -28,6 +29,9 @@ pub struct Vm {
     pub fun_arity: fn(TermRef<'_>) -> Option<u64>,
     /// The number of bits of a bit string whose last byte is incomplete.
     pub bit_size: fn(TermRef<'_>) -> Option<u64>,
+    /// A held tuple, list or map with nothing held for its depth, as the first element of a block. `None` if that is too much for this
+    /// scheduler.
+    pub open: fn(TermRef<'_>) -> Option<Block>,
 }
 
 impl Vm {
@@ -90,7 +94,10 @@ pub(crate) struct Clause {
     pub(crate) open: Vec<Option<Box<[usize]>>>,
     /// The guards that compare a variable with a constant, in the order of the variables.
     pub(crate) comparisons: SmallVec<[Comparison; 1]>,
-    pub(crate) body: SmallVec<[Expression; 1]>,
+    /// The last expression of the body, which is the result.
+    pub(crate) body: Expression,
+    /// Whether the body has no other expression.
+    pub(crate) has_one_body: bool,
     /// The head and the comparisons, as they run.
     matcher: Matcher,
     /// The other guards.
@@ -125,6 +132,34 @@ impl<'a> Spec<'a> {
         match elements.get(index) {
             term if term.varies() => (self.place(elements, index) as u64) << 2,
             term => term.word(),
+        }
+    }
+
+    /// An element, and the word by which code refers to it.
+    pub(crate) fn part(&self, elements: Elements<'a>, index: usize) -> (TermRef<'a>, u64) {
+        (elements.get(index), self.word(elements, index))
+    }
+
+    /// Adds the elements from place `from` on to a list of which the last is taken first.
+    pub(crate) fn add_parts<A: Array>(
+        &self,
+        list: &mut SmallVec<A>,
+        elements: Elements<'a>,
+        from: usize,
+        item: impl Fn(TermRef<'a>, u64) -> A::Item,
+    ) {
+        needed(list.try_reserve(elements.len() - from).ok());
+        let parts = (from..elements.len()).rev().map(|index| self.part(elements, index));
+        list.extend(parts.map(|(term, word)| item(term, word)));
+    }
+
+    /// What the first element of a tuple names, and the elements, if that is no tuple. A tuple with a tuple as its only element stands for
+    /// that.
+    pub(crate) fn call(&self, term: TermRef<'a>) -> Option<(Name, Elements<'a>)> {
+        let elements = term.as_tuple().filter(|elements| !elements.is_empty())?;
+        match (elements.len(), elements.get(0).as_tuple()) {
+            (1, Some(_)) => None,
+            _ => Some((name(self.vm, elements.get(0)), elements)),
         }
     }
 
@@ -224,6 +259,15 @@ impl<'a> Run<'a> {
     #[inline]
     pub(crate) fn constant(&self, word: u64) -> TermRef<'a> {
         self.program.constant(word)
+    }
+
+    /// A term with nothing held in it for its depth. `None` if that costs too much.
+    #[inline]
+    pub(crate) fn opened(&self, term: TermRef<'a>) -> Option<TermRef<'a>> {
+        match term.is_held_compound() {
+            true => self.arena.open(self.vm(), term),
+            false => Some(term),
+        }
     }
 
     /// The object as a term.
@@ -380,7 +424,7 @@ impl Program {
         arena: &'a Arena,
     ) -> Option<TermRef<'a>> {
         self.first_match(from, object, caller, arena, |run, clause, bindings| {
-            clause.body.last()?.evaluate(run, bindings, true)
+            clause.body.evaluate(run, bindings, true)
         })
     }
 
@@ -506,18 +550,19 @@ impl Clause {
     fn of_pattern(spec: &Spec<'_>, result: PatternResult) -> Result<Clause, Invalid> {
         let mut variables = Variables::default();
         let elements = spec.block.elements();
-        let head = Pattern::compile(spec, elements.get(0), spec.word(elements, 0), &mut variables)?;
+        let head = Pattern::compile(spec, elements.get(0), spec.word(elements, 0), 0, &mut variables)?;
         let body = match result {
-            PatternResult::Bindings => Expression::Bindings(variables.in_order()),
-            PatternResult::Object => Expression::Object,
-            PatternResult::True => Expression::Constant(spec.vm.true_),
+            PatternResult::Bindings => Expression::bindings(variables.in_order()),
+            PatternResult::Object => Expression::object(),
+            PatternResult::True => Expression::constant(spec.vm.true_),
         };
+        let guards = (SmallVec::new(), SmallVec::new());
         Ok(Self::new(
             spec,
             head,
             elements.get(0),
-            SmallVec::new(),
-            smallvec![body],
+            guards,
+            (body, true),
             variables.len(),
         ))
     }
@@ -530,12 +575,9 @@ impl Clause {
             return Err(Invalid);
         }
         let mut variables = Variables::default();
-        let head = Pattern::compile(spec, parts.get(0), spec.word(parts, 0), &mut variables)?;
-        let guards = Expression::compile_list(spec, parts.get(1), &variables)?;
-        let body = Expression::compile_list(spec, parts.get(2), &variables)?;
-        if body.is_empty() {
-            return Err(Invalid);
-        }
+        let head = Pattern::compile(spec, parts.get(0), spec.word(parts, 0), 0, &mut variables)?;
+        let guards = Expression::compile_guards(spec, parts.get(1), &variables)?;
+        let body = Expression::compile_body(spec, parts.get(2), &variables)?;
         Ok(Self::new(spec, head, parts.get(0), guards, body, variables.len()))
     }
 
@@ -544,21 +586,20 @@ impl Clause {
         spec: &Spec<'_>,
         head: Pattern,
         term: TermRef<'_>,
-        guards: SmallVec<[Expression; 1]>,
-        body: SmallVec<[Expression; 1]>,
+        (mut comparisons, guards): Guards,
+        (body, has_one_body): (Expression, bool),
         variables: usize,
     ) -> Clause {
-        let (mut comparisons, guards) = split(guards);
         comparisons.sort_by_key(|comparison| comparison.variable);
         let mut used: SmallVec<[bool; 16]> = smallvec![false; variables];
         head.use_variables(&mut used);
-        let users = guards.iter().chain(&body);
+        let users = guards.iter().chain([&body]);
         users.for_each(|expression| expression.use_variables(&mut used));
         let matcher = Matcher::new(&head, &comparisons, &used);
-        let foregone = match body.last() {
+        let foregone = match body.ops[..] {
             _ if !guards.is_empty() || !matcher.is_tests_alone() => None,
-            Some(Expression::Object) => Some(Foregone::Object),
-            Some(&Expression::Constant(word)) if is_immediate(word) => Some(Foregone::Value(word)),
+            [Op::Object] => Some(Foregone::Object),
+            [Op::Constant(word)] if is_immediate(word) => Some(Foregone::Value(word)),
             _ => None,
         };
         let ground = match &head {
@@ -581,6 +622,7 @@ impl Clause {
             word: term.word(),
             comparisons,
             body,
+            has_one_body,
             guards,
             bindings: used.iter().rposition(|used| *used).map_or(0, |last| last + 1),
         }
@@ -599,6 +641,6 @@ impl Clause {
 
     #[inline(always)]
     fn result<'a, O: Output>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], output: &mut O) -> Option<O::Term> {
-        self.body.last()?.output(run, bindings, output)
+        self.body.output(run, bindings, output)
     }
 }

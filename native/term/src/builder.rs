@@ -7,6 +7,7 @@ use crate::compact;
 use crate::format::*;
 use cats_sync::epoch;
 use cats_sync::slab;
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
@@ -467,52 +468,73 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a copy of a term of another block. Held terms in it must live as long as this builder's content is used.
-    ///
-    /// The recursion is as deep as the term: at most the 64 levels of stored terms.
     pub fn copy(&mut self, term: TermRef<'_>) -> u64 {
+        match term.is_immediate() {
+            true => term.word(),
+            false => self.copy_item(term).unwrap_or_else(|| self.copy_nested(term)),
+        }
+    }
+
+    /// Copies an item that has no slots with other items.
+    #[inline]
+    fn copy_item(&mut self, term: TermRef<'_>) -> Option<u64> {
         if let Some(words) = term.plain_words() {
             let at = self.item(plain_header(words[0]));
             self.append(&words[1..]);
             self.packed |= is_packed(words[0]);
-            return (at as u64) << 2 | term.word() & TAG_MASK;
+            return Some((at as u64) << 2 | term.word() & TAG_MASK);
         }
         match term.view() {
-            View::Immediate(word) => word,
-            View::Tuple(elements) => {
-                let item = self.tuple(elements.len());
-                self.copy_slots(item, 0, elements)
+            View::Fun(fun) if fun.is_counted() => Some(self.counted_fun(CountedFun::of(fun))),
+            View::SharedBinary(Shared::Held(held), bytes) => {
+                Some(self.add_shared_binary(held.term(), held.place(), bytes))
             }
-            View::List(list) if list.tail().word() == NIL => {
-                let item = self.proper_list(list.elements().len());
-                self.copy_slots(item, 0, list.elements())
-            }
-            View::List(list) => {
-                let item = self.list(list.elements().len());
-                self.copy_slots(item, 0, list.elements());
-                let tail = self.copy(list.tail());
-                self.set(item, list.elements().len(), tail);
-                item.word()
-            }
-            View::Map(map) => {
-                let item = match map.ordered {
-                    true => self.map(map.keys.len()),
-                    false => self.unordered_map(map.keys.len()),
+            View::SharedBinary(Shared::Counted(record), bytes) => Some(self.add_counted_binary(record, bytes)),
+            View::Held(class, held) => Some(self.add_held(header(HELD, class as usize), held.term(), held.place())),
+            _ => None,
+        }
+    }
+
+    /// Copies an item with slots. Those that still have to be copied wait in a list, so that the depth of the term costs no stack.
+    fn copy_nested(&mut self, term: TermRef<'_>) -> u64 {
+        /// An item, how many of its slots were looked at, and what is in them.
+        type Open<'t> = (Item, usize, Elements<'t>);
+        fn begin<'t>(builder: &mut Builder<'_>, term: TermRef<'t>) -> Open<'t> {
+            let words = term.item_words();
+            let at = builder.item(match words[0] & KIND_MASK {
+                // That of an outermost tuple also tells of the block.
+                TUPLE => header(TUPLE, tuple_arity(words[0])),
+                _ => words[0],
+            });
+            builder.append(&words[1..]);
+            let tag = term.word() & TAG_MASK;
+            (Item { at, tag }, 0, term.slots())
+        }
+        let mut open = begin(self, term);
+        let root = open.0.word();
+        let mut waiting: SmallVec<[Open<'_>; 8]> = SmallVec::new();
+        loop {
+            let (item, next, slots) = open;
+            let Some(element) = slots.get_if(next) else {
+                open = match waiting.pop() {
+                    Some(outer) => outer,
+                    None => return root,
                 };
-                if !map.nodes.is_empty() {
-                    self.nodes(item, map.nodes);
+                continue;
+            };
+            open.1 += 1;
+            if element.is_immediate() {
+                continue;
+            }
+            match self.copy_item(element) {
+                Some(word) => self.set(item, next, word),
+                None => {
+                    slab::needed(waiting.try_reserve(1).ok());
+                    waiting.push(open);
+                    open = begin(self, element);
+                    self.set(item, next, open.0.word());
                 }
-                self.copy_slots(item, 0, map.keys);
-                self.copy_slots(item, map.keys.len(), map.values)
             }
-            View::Fun(fun) if fun.is_counted() => self.counted_fun(CountedFun::of(fun)),
-            View::Fun(fun) => {
-                let item = self.filled_fun(fun.env.words(), fun.words);
-                self.copy_slots(item, 0, fun.env)
-            }
-            View::Float(_) | View::Integer(_) | View::Binary(_) | View::Reference(_) => unreachable!("plain words"),
-            View::SharedBinary(Shared::Held(held), bytes) => self.add_shared_binary(held.term(), held.place(), bytes),
-            View::SharedBinary(Shared::Counted(record), bytes) => self.add_counted_binary(record, bytes),
-            View::Held(class, held) => self.add_held(header(HELD, class as usize), held.term(), held.place()),
         }
     }
 
@@ -552,14 +574,6 @@ impl<'a> Builder<'a> {
     #[inline]
     pub fn has_packed(&self) -> bool {
         self.packed
-    }
-
-    fn copy_slots(&mut self, item: Item, first: usize, elements: Elements<'_>) -> u64 {
-        for (i, element) in elements.iter().enumerate() {
-            let word = self.copy(element);
-            self.set(item, first + i, word);
-        }
-        item.word()
     }
 
     /// The outermost tuple, in place.

@@ -28,7 +28,7 @@ pub(crate) const FLAT: u64 = 0x80;
 pub(crate) const HAS_HELD: u64 = 0x40;
 /// Header bit of a block's outermost tuple: some of its elements are [`PACKED`].
 pub(crate) const HAS_PACKED: u64 = 0x20;
-const KIND_MASK: u64 = 0x1f;
+pub(crate) const KIND_MASK: u64 = 0x1f;
 
 pub(crate) const TUPLE: u64 = 1;
 /// A list whose tail word follows its elements.
@@ -261,6 +261,10 @@ pub fn vm_word_at(words: &[u64]) -> u64 {
     const BOXED: u64 = 2;
     words.as_ptr().addr() as u64 | BOXED
 }
+
+/// Tuples, lists, maps and funs nested deeper than this in a stored object are held. An element of the object is nested one level deep. What
+/// a match specification has or computes may be nested deeper.
+pub const MAX_DEPTH: usize = 64;
 
 /// Whether the word is an immediate of the VM: small integer, atom, `[]`, local pid or local port.
 #[inline]
@@ -498,6 +502,25 @@ impl<'a> TermRef<'a> {
             );
         // SAFETY: an item has as many words as its header says.
         plain.then(|| unsafe { self.words(item_words(header)) })
+    }
+
+    /// The words of the item, which is no immediate.
+    pub(crate) fn item_words(self) -> &'a [u64] {
+        // SAFETY: an item has as many words as its header says.
+        unsafe { self.words(item_words(self.header())) }
+    }
+
+    /// All slots of the item, which is no immediate: those of a map are its keys and then its values, those of an improper list end with its
+    /// tail.
+    pub fn slots(self) -> Elements<'a> {
+        Elements::new(self.base, &self.item_words()[1..][..slots(self.header())])
+    }
+
+    /// Whether it is a tuple, list or map that is held.
+    pub fn is_held_compound(self) -> bool {
+        !self.is_immediate()
+            && self.header() & KIND_MASK == HELD
+            && matches!(self.class(), Class::Tuple | Class::List | Class::Map)
     }
 
     /// The number of words that it unpacks to, if it is packed. Then nothing else may be read of it.
@@ -886,6 +909,12 @@ impl<'a> Elements<'a> {
     #[inline]
     pub(crate) fn new(base: NonNull<u64>, words: &'a [u64]) -> Self {
         Elements { base, words }
+    }
+
+    /// The element at a place, if there are so many.
+    #[inline]
+    pub(crate) fn get_if(self, index: usize) -> Option<TermRef<'a>> {
+        (index < self.len()).then(|| self.get(index))
     }
 
     /// The terms of immediate words.

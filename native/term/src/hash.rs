@@ -9,7 +9,7 @@
 //! under another secret.
 
 use crate::block::Short;
-use crate::format::{as_chunks, is_immediate, padded, Class, Elements, Fun, Map, TermRef, View};
+use crate::format::{as_chunks, is_immediate, padded, Class, Elements, Fun, Map, TermRef, View, MAX_DEPTH};
 use crate::host::host;
 use crate::number::{small_value, Whole};
 use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
@@ -187,7 +187,7 @@ fn hash_short_binary(bytes: &[u8]) -> u64 {
 
 #[inline(never)]
 fn hash_other<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
-    State::new().item::<ORDERED>(term).finish()
+    State::new().item::<ORDERED>(term, 1).finish()
 }
 
 /// The state of a hash. It is passed by value, so that it stays in registers. Whoever absorbs the parts of a term in the order of its
@@ -318,37 +318,61 @@ impl State {
     }
 
     #[inline]
-    fn term<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
+    fn term<const ORDERED: bool>(self, term: TermRef<'_>, depth: usize) -> Self {
         match single_word::<ORDERED>(term) {
             Some(word) => self.word(word),
-            None => self.nested::<ORDERED>(term),
+            None => self.nested::<ORDERED>(term, depth),
         }
     }
 
     #[inline(never)]
-    fn nested<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
-        self.item::<ORDERED>(term)
+    fn nested<const ORDERED: bool>(self, term: TermRef<'_>, depth: usize) -> Self {
+        match depth >= MAX_DEPTH {
+            true => self.deep::<ORDERED>(term),
+            false => self.item::<ORDERED>(term, depth),
+        }
     }
 
+    /// What is nested so deep is held in an object.
+    #[cold]
+    fn deep<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
+        match term.view() {
+            View::Tuple(_) | View::List(_) | View::Map(_) => {
+                let state = self.mark(Mark::Held, term.class() as usize);
+                match ORDERED {
+                    true => state,
+                    false => state.word((host().hash_whole)(term)),
+                }
+            }
+            _ => self.item::<ORDERED>(term, MAX_DEPTH),
+        }
+    }
+
+    /// `depth` is how deep the term is nested in an object.
     #[inline(always)]
-    fn item<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
+    fn item<const ORDERED: bool>(self, term: TermRef<'_>, depth: usize) -> Self {
+        let inner = depth + 1;
         match term.view() {
             View::Immediate(word) => self.word(word),
             View::Tuple(elements) => {
                 let state = self.tuple(elements.len());
                 match !ORDERED && term.is_flat() {
                     true => state.words(elements.words()),
-                    false => state.elements::<ORDERED>(elements),
+                    false => state.elements::<ORDERED>(elements, inner),
                 }
             }
             View::List(list) => {
                 let state = self.list(list.elements().len());
                 match !ORDERED && term.is_flat() {
                     true => state.word(list.tail().word()).words(list.elements().words()),
-                    false => state.elements::<ORDERED>(list.elements()).term::<ORDERED>(list.tail()),
+                    false => state
+                        .elements::<ORDERED>(list.elements(), inner)
+                        .term::<ORDERED>(list.tail(), inner),
                 }
             }
-            View::Map(map) => self.mark(Mark::Map, map.keys.len()).word(sum_of_pairs::<ORDERED>(map)),
+            View::Map(map) => self
+                .mark(Mark::Map, map.keys.len())
+                .word(sum_of_pairs::<ORDERED>(map, inner)),
             View::Float(value) => self.float::<ORDERED>(value),
             View::Integer(integer) => self.integer(integer.negative, integer.digits),
             View::Binary(bytes) | View::SharedBinary(_, bytes) if bytes.len() > SHORT => self
@@ -362,12 +386,12 @@ impl State {
             View::Reference(words) => self.reference(words),
             // As for held terms, the environment may contain numbers that are equal under `==`.
             View::Fun(_) if ORDERED => self.mark(Mark::Held, Class::Fun as usize),
-            View::Fun(Fun { env, words, .. }) => self.fun(words, env),
+            View::Fun(Fun { env, words, .. }) => self.fun(words, env, inner),
             View::Held(class, held) => {
                 // The same fun may be counted elsewhere.
                 if class == Class::Fun && !ORDERED {
                     if let Some(fun) = (host().counted_fun)(held) {
-                        return self.fun(fun.fun_words(), Elements::immediates(fun.env));
+                        return self.fun(fun.fun_words(), Elements::immediates(fun.env), inner);
                     }
                 }
                 let state = self.mark(Mark::Held, class as usize);
@@ -380,21 +404,21 @@ impl State {
         }
     }
 
-    fn fun(self, [first, second]: [u64; 2], env: Elements<'_>) -> Self {
+    fn fun(self, [first, second]: [u64; 2], env: Elements<'_>, depth: usize) -> Self {
         let state = self.mark(Mark::Fun, env.len()).two_words(first, second);
-        state.elements::<false>(env)
+        state.elements::<false>(env, depth)
     }
 
     #[inline(never)]
-    fn elements<const ORDERED: bool>(self, elements: Elements<'_>) -> Self {
+    fn elements<const ORDERED: bool>(self, elements: Elements<'_>, depth: usize) -> Self {
         let (mut state, mut rest) = (self, elements.iter());
         while let Some(first) = rest.next() {
             let Some(second) = rest.next() else {
-                return state.term::<ORDERED>(first);
+                return state.term::<ORDERED>(first, depth);
             };
             state = match (single_word::<ORDERED>(first), single_word::<ORDERED>(second)) {
                 (Some(first), Some(second)) => state.two_words(first, second),
-                _ => state.term::<ORDERED>(first).term::<ORDERED>(second),
+                _ => state.term::<ORDERED>(first, depth).term::<ORDERED>(second, depth),
             };
         }
         state
@@ -436,9 +460,9 @@ fn single_word<const ORDERED: bool>(term: TermRef<'_>) -> Option<u64> {
 }
 
 /// The order of the pairs makes no difference. Keys are hashed exactly even where values are not.
-fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>) -> u64 {
+fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>, depth: usize) -> u64 {
     map.keys.iter().zip(map.values.iter()).fold(0, |sum, (key, value)| {
-        let pair = State::new().term::<false>(key).term::<ORDERED>(value);
+        let pair = State::new().term::<false>(key, depth).term::<ORDERED>(value, depth);
         pair.finish().wrapping_add(sum)
     })
 }

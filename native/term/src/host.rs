@@ -17,16 +17,18 @@ pub struct Host {
     pub identical: fn(u64, u64) -> bool,
     /// The hash of a held term's word. Equal for terms that are exactly the same.
     pub hash: fn(u64) -> u64,
+    /// The hash that a term would have if it were held.
+    pub hash_whole: fn(TermRef<'_>) -> u64,
     /// Appends the text of an atom in UTF-8.
     pub atom_text: fn(u64, &mut Vec<u8>),
     /// Whether `0.0 =:= -0.0`, which is true before OTP 27.
     pub zeros_identical: bool,
-    /// Compares in term order two terms of one class. Both are funs, or one of them is held and the other is not.
+    /// Compares in term order two terms of one class, however deep they are nested.
     pub compare_mixed: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
     /// Compares two terms of one class in the order of map keys. They may hold numbers that are equal in term order
     /// ([`Class::may_hold_numbers`]).
     pub compare_keys: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
-    /// Whether two terms of one class are exactly the same. One of them is held and the other is not.
+    /// Whether two terms are exactly the same, however deep they are nested.
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
     /// The serial and the ID of a pid of another node, and how it orders beside a pid of this node with the same ones. Asked only if the
     /// [layout](crate::IdentifierLayout) of pids is known, as below.

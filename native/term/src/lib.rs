@@ -27,7 +27,7 @@ pub use compact::{Part, Parts};
 pub use equal::{equal, equal_elements};
 pub use format::{
     is_immediate, small, small_value, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View,
-    ALIAS, BOTTOM, FUN_RECORD, MAX_ARITY, NIL, PLAIN_REFERENCE, TOP,
+    ALIAS, BOTTOM, FUN_RECORD, MAX_ARITY, MAX_DEPTH, NIL, PLAIN_REFERENCE, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix, State as HashState};
 pub use host::{install, Held, Host, Retained};
@@ -35,3 +35,5 @@ pub use identifier::{learn_identifiers, HeldReference, IdentifierLayout};
 pub use in_place::{ChangingRef, NewElement, Rebuilt, Scratch, State, CHANGING_LIMIT, SCRATCH_WORDS};
 pub use normalized_key::{head, heads, normalize};
 pub use order::compare;
+
+pub use cats_sync::slab::needed;

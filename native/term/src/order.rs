@@ -8,10 +8,10 @@
 //! * Maps of one size order by their keys first. The keys order in the order of map keys, in which integers come before floats. Then the
 //!   maps order by the values, taken in the order of the keys.
 //!
-//! The recursion is as deep as stored terms: at most 64 levels.
+//! The recursion ends at 64 levels. What is nested deeper is left to the VM, which needs no stack for it.
 
 use crate::equal::equal_elements;
-use crate::format::{vm_word_at, Class, Elements, List, Map, Shared, TermRef, View};
+use crate::format::{vm_word_at, Class, Elements, List, Map, Shared, TermRef, View, MAX_DEPTH};
 use crate::host::host;
 use crate::identifier::{compare_pids, compare_references};
 use crate::number::{compare_floats, Number};
@@ -23,21 +23,21 @@ const FLAT_MAP_LIMIT: usize = 32;
 /// Compares two terms in term order; `Equal` is `==`.
 #[inline]
 pub fn compare(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
-    compare_as(a, b, false)
+    compare_as(a, b, false, 0)
 }
 
 /// Compares two terms in the order of map keys; `Equal` is `=:=`.
 #[cfg(any(test, feature = "test-host"))]
 pub(crate) fn compare_keys(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
-    compare_as(a, b, true)
+    compare_as(a, b, true, 0)
 }
 
 #[inline]
-fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
+fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool, depth: usize) -> Ordering {
     match (a.small(), b.small()) {
         (Some(a), Some(b)) => a.cmp(&b),
         _ if a.word() == b.word() && a.is_immediate() => Equal,
-        _ => compare_others(a, b, exact),
+        _ => compare_others(a, b, exact, depth),
     }
 }
 
@@ -45,7 +45,7 @@ fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
 ///
 /// The VM compares held terms: those nested deeper than 64 levels, and funs.
 #[inline(never)]
-fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
+fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool, depth: usize) -> Ordering {
     if a.same_place(b) {
         return Equal;
     }
@@ -58,17 +58,30 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
         if let Some(order) = compare_pids(a.word(), b.word()) {
             return order;
         }
+    } else if depth == MAX_DEPTH && !a.is_immediate() && !b.is_immediate() {
+        return a.class().cmp(&b.class()).then_with(|| match exact {
+            true => (host().compare_keys)(a, b),
+            false => (host().compare_mixed)(a, b),
+        });
     // Keys of ordered tables that are no single words are mostly tuples.
     } else if let (Some(a), Some(b)) = (a.as_tuple(), b.as_tuple()) {
-        return a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact));
+        return a
+            .len()
+            .cmp(&b.len())
+            .then_with(|| compare_elements(a, b, exact, depth + 1));
     }
+    let inner = depth + 1;
     match (a.view(), b.view()) {
         (View::Float(a), View::Float(b)) if !exact => compare_floats(a, b),
         (View::Reference(a), View::Reference(b)) => {
             compare_references(a, b).unwrap_or_else(|| (host().compare)(vm_word_at(a), vm_word_at(b)))
         }
-        (View::List(a), View::List(b)) => compare_lists(a, b, exact),
-        (View::Map(a), View::Map(b)) => a.keys.len().cmp(&b.keys.len()).then_with(|| compare_maps(a, b, exact)),
+        (View::List(a), View::List(b)) => compare_lists(a, b, exact, inner),
+        (View::Map(a), View::Map(b)) => a
+            .keys
+            .len()
+            .cmp(&b.keys.len())
+            .then_with(|| compare_maps(a, b, exact, inner)),
         (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a.cmp(b),
         (x, y) => match (Number::of(a), Number::of(b)) {
             (Some(a), Some(b)) if exact => a.compare_exact(b, host().zeros_identical),
@@ -93,9 +106,9 @@ fn vm_word(view: View<'_>) -> Option<u64> {
 }
 
 /// Compares the elements pairwise, as far as the shorter sequence goes.
-fn compare_elements(a: Elements<'_>, b: Elements<'_>, exact: bool) -> Ordering {
+fn compare_elements(a: Elements<'_>, b: Elements<'_>, exact: bool, depth: usize) -> Ordering {
     for (a, b) in a.iter().zip(b.iter()) {
-        let order = compare_as(a, b, exact);
+        let order = compare_as(a, b, exact, depth);
         if order != Equal {
             return order;
         }
@@ -103,10 +116,10 @@ fn compare_elements(a: Elements<'_>, b: Elements<'_>, exact: bool) -> Ordering {
     Equal
 }
 
-fn compare_lists(a: List<'_>, b: List<'_>, exact: bool) -> Ordering {
+fn compare_lists(a: List<'_>, b: List<'_>, exact: bool, depth: usize) -> Ordering {
     let (x, y) = (a.elements(), b.elements());
-    compare_elements(x, y, exact).then_with(|| match x.len().cmp(&y.len()) {
-        Equal => compare_as(a.tail(), b.tail(), exact),
+    compare_elements(x, y, exact, depth).then_with(|| match x.len().cmp(&y.len()) {
+        Equal => compare_as(a.tail(), b.tail(), exact, depth),
         // One list is longer. Its rest is a list, while a tail never is a non-empty list.
         Less => a.tail().class().cmp(&Class::List),
         Greater => Class::List.cmp(&b.tail().class()),
@@ -114,18 +127,19 @@ fn compare_lists(a: List<'_>, b: List<'_>, exact: bool) -> Ordering {
 }
 
 /// Compares maps of the same size.
-fn compare_maps(a: Map<'_>, b: Map<'_>, exact: bool) -> Ordering {
+fn compare_maps(a: Map<'_>, b: Map<'_>, exact: bool, depth: usize) -> Ordering {
     if exact && a.keys.len() <= FLAT_MAP_LIMIT {
-        return compare_elements(a.keys, b.keys, true).then_with(|| compare_elements(a.values, b.values, true));
+        return compare_elements(a.keys, b.keys, true, depth)
+            .then_with(|| compare_elements(a.values, b.values, true, depth));
     }
     if equal_elements(a.keys, b.keys) {
         // The smallest key with different values decides.
         let mut smallest: Option<(TermRef<'_>, Ordering)> = None;
         for ((key, x), y) in a.keys.iter().zip(a.values.iter()).zip(b.values.iter()) {
-            if smallest.is_some_and(|(smallest, _)| compare_as(smallest, key, true) == Less) {
+            if smallest.is_some_and(|(smallest, _)| compare_as(smallest, key, true, depth) == Less) {
                 continue;
             }
-            let order = compare_as(x, y, exact);
+            let order = compare_as(x, y, exact, depth);
             if order != Equal {
                 smallest = Some((key, order));
             }
@@ -134,7 +148,7 @@ fn compare_maps(a: Map<'_>, b: Map<'_>, exact: bool) -> Ordering {
     }
     let sorted = |map: Map<'_>| {
         let mut places: Vec<_> = (0..map.keys.len()).collect();
-        places.sort_unstable_by(|&i, &j| compare_as(map.keys.get(i), map.keys.get(j), true));
+        places.sort_unstable_by(|&i, &j| compare_as(map.keys.get(i), map.keys.get(j), true, depth));
         places
     };
     let (in_a, in_b) = (sorted(a), sorted(b));
@@ -142,7 +156,7 @@ fn compare_maps(a: Map<'_>, b: Map<'_>, exact: bool) -> Ordering {
         let pairs = in_a
             .iter()
             .zip(&in_b)
-            .map(|(&i, &j)| compare_as(x.get(i), y.get(j), exact));
+            .map(|(&i, &j)| compare_as(x.get(i), y.get(j), exact, depth));
         pairs.into_iter().find(|&order| order != Equal).unwrap_or(Equal)
     };
     compare_by(a.keys, b.keys, true).then_with(|| compare_by(a.values, b.values, exact))

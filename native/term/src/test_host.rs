@@ -112,6 +112,7 @@ pub fn install_test_host(zeros_identical: bool) {
             _ => a == b,
         },
         hash: |word| hash_form(&form(word).expect("only held terms are asked for their hash")),
+        hash_whole: hash,
         atom_text: |word, out| out.extend_from_slice(atom_text(word).as_bytes()),
         zeros_identical,
         compare_mixed: |a, b| expanded(a, |a| expanded(b, |b| compare(a, b))),

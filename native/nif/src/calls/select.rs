@@ -304,7 +304,7 @@ fn prepare<'g>(
     }
     let program = match pattern {
         Some(result) => {
-            Program::pattern(&vm(), specification_block(env, guard, specification, 1)?, result).map_err(|_| bad())?
+            Program::pattern(&vm(), specification_block(env, guard, specification)?, result).map_err(|_| bad())?
         }
         None => compiled(env, guard, specification)?,
     };
@@ -327,18 +327,18 @@ fn prepare<'g>(
 
 /// A match specification as a program.
 pub(super) fn compiled(env: Env, guard: &Guard, specification: Term) -> Result<Program, Failure> {
-    Program::compile(&vm(), specification_block(env, guard, specification, 3)?).map_err(|_| bad())
+    Program::compile(&vm(), specification_block(env, guard, specification)?).map_err(|_| bad())
 }
 
-/// A specification as a program needs it. `outer` is by how much deeper elements of heads are nested in it than in an object.
+/// A specification as a program needs it.
 #[inline]
-fn specification_block(env: Env, guard: &Guard, specification: Term, outer: usize) -> Result<Block, Failure> {
+fn specification_block(env: Env, guard: &Guard, specification: Term) -> Result<Block, Failure> {
     if !specification.is_immediate() {
         if let Some(block) = fast_block(env, guard, &[specification]) {
             return Ok(block);
         }
     }
-    built(|builder| encode::specification(env, specification, outer, builder))
+    built(|builder| encode::specification(env, specification, builder))
 }
 
 /// The whole of a call about the objects of one key, and how many results there are.
@@ -1252,6 +1252,11 @@ fn vm() -> cats_pattern::Vm {
         bit_size: |term| {
             crate::held::host::with_term(term, |env, term| {
                 external::of(env, term).map(|bytes| external::bits(&bytes, &mut Vec::new()) as u64)
+            })
+        },
+        open: |term| {
+            crate::held::host::with_term(term, |env, term| {
+                built(|builder| encode::specification(env, term, builder)).ok()
             })
         },
     }

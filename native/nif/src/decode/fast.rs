@@ -6,15 +6,16 @@
 //!
 //! Each element of an object that is not an immediate is one call. Terms nested in it wait in an array of slots, and
 //! the loop of the same call decodes them. The elements of long lists, and terms that find the array full, are a
-//! recursive call each. So the depth of calls is at most the depth of stored terms.
+//! recursive call each. The depth of calls is limited: what is nested deeper waits in a list of its own.
 
 use crate::decode;
 use crate::entry::failure::Failure;
 use crate::layout::{self, fun, tree, BOXED, CELL};
 use crate::vm::{Env, Term};
+use cats_sync::slab;
 use cats_table::ObjectRef;
 use cats_term::draft::write_bytes;
-use cats_term::{is_immediate, BlockRef, Elements, Map, Part, Parts, TermRef, View, NIL, SCRATCH_WORDS};
+use cats_term::{is_immediate, BlockRef, Elements, Map, Part, Parts, TermRef, View, MAX_DEPTH, NIL, SCRATCH_WORDS};
 use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -40,7 +41,7 @@ pub unsafe fn object_with(env: Env, block: BlockRef, place: usize, term: Term) -
 #[inline(always)]
 unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Term>) -> Result<Term, Failure> {
     let elements = block.elements();
-    let mut decoder = Decoder { env, failure: None };
+    let mut decoder = Decoder::new(env);
     // SAFETY: as the caller promises; the slots are those of the tuple.
     unsafe {
         let (at, mut next) = decoder.item(layout::next(env), layout::tuple_header(elements.len()), elements.len());
@@ -62,7 +63,7 @@ unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Ter
 /// As for [`object`].
 pub unsafe fn packed_object(env: Env, block: BlockRef, own: Option<(usize, Term)>) -> Result<Term, Failure> {
     let elements = block.elements();
-    let mut decoder = Decoder { env, failure: None };
+    let mut decoder = Decoder::new(env);
     // SAFETY: as in `object_of`.
     unsafe {
         let (at, mut next) = decoder.item(layout::next(env), layout::tuple_header(elements.len()), elements.len());
@@ -84,7 +85,7 @@ pub unsafe fn packed_object(env: Env, block: BlockRef, own: Option<(usize, Term)
 /// # Safety
 /// As for [`object`].
 pub unsafe fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
-    let mut decoder = Decoder { env, failure: None };
+    let mut decoder = Decoder::new(env);
     let mut list = 0;
     let mut tail = NonNull::from(&mut list);
     // SAFETY: as the caller promises; the slots are those of the cells and tuples.
@@ -120,7 +121,7 @@ pub unsafe fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure>
 /// # Safety
 /// As for [`object`].
 pub unsafe fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
-    let mut decoder = Decoder { env, failure: None };
+    let mut decoder = Decoder::new(env);
     let mut word = 0;
     // SAFETY: as the caller promises; the slot is a word.
     unsafe {
@@ -135,7 +136,7 @@ pub unsafe fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
 /// # Safety
 /// As for [`object`].
 pub unsafe fn element(env: Env, element: TermRef) -> Result<Term, Failure> {
-    let mut decoder = Decoder { env, failure: None };
+    let mut decoder = Decoder::new(env);
     let mut word = 0;
     // SAFETY: as in `term`.
     unsafe {
@@ -206,9 +207,23 @@ struct Decoder<'e> {
     /// The reason, if a term could not be made. The result is complete nevertheless, because the VM may read it, for
     /// example when it collects garbage.
     failure: Option<Failure>,
+    /// How many calls of [`nested`](Self::nested) there are within one another.
+    depth: usize,
+    /// The slots that wait because there were too many.
+    deep: Vec<NonNull<u64>>,
 }
 
-impl Decoder<'_> {
+impl<'e> Decoder<'e> {
+    #[inline(always)]
+    fn new(env: Env<'e>) -> Self {
+        Self {
+            env,
+            failure: None,
+            depth: 0,
+            deep: Vec::new(),
+        }
+    }
+
     #[inline(always)]
     fn done(self, term: Term) -> Result<Term, Failure> {
         match self.failure {
@@ -282,10 +297,34 @@ impl Decoder<'_> {
         }
     }
 
-    /// As [`boxed`](Self::boxed), for any term. A slot that waits has a word of the block in the meantime. The first
-    /// slot is taken first, so the next term to decode is mostly the next item in the block.
+    /// As [`boxed`](Self::boxed), for any term. What is nested too deep in it comes last.
     #[inline(never)]
-    unsafe fn nested(&mut self, term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
+    unsafe fn nested(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+        if self.depth == MAX_DEPTH {
+            // SAFETY: the caller's slot.
+            unsafe { slot.write(term.word()) };
+            slab::needed(self.deep.try_reserve(1).ok());
+            self.deep.push(slot);
+            return next;
+        }
+        self.depth += 1;
+        // SAFETY: as the caller promises.
+        let mut next = unsafe { self.nested_here(term, slot, next) };
+        self.depth -= 1;
+        while self.depth == 0 {
+            let Some(slot) = self.deep.pop() else { break };
+            self.depth += 1;
+            // SAFETY: the slot has a word of the same block.
+            next = unsafe { self.nested_here(term.beside(slot.read()), slot, next) };
+            self.depth -= 1;
+        }
+        next
+    }
+
+    /// A slot that waits has a word of the block in the meantime. The first slot is taken first, so the next term to decode is mostly the
+    /// next item in the block.
+    #[inline(always)]
+    unsafe fn nested_here(&mut self, term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
         let mut items = term.items();
         let mut slots = [const { MaybeUninit::uninit() }; WAITING];
         let mut waiting = Waiting {

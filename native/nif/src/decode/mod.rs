@@ -11,7 +11,8 @@ use crate::layout;
 use crate::layout::{binary, fun};
 use crate::vm::external;
 use crate::vm::{Env, Term};
-use cats_term::{BlockRef, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, NIL};
+use cats_sync::slab;
+use cats_term::{BlockRef, Class, Elements, Fun, Integer, Shared, TermRef, View};
 
 /// The tuple that a block stores. Fails with `Big` if it is too large for this scheduler.
 #[inline]
@@ -27,7 +28,7 @@ pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
         // SAFETY: the layout of terms and environments is known.
         return unsafe { fast::object(env, block) };
     }
-    made_tuple(env, block.elements())
+    Ok(env.tuple(&made(env, block.elements())?))
 }
 
 /// As [`object`], but the element at `place` is `key`, a term of the environment.
@@ -103,25 +104,72 @@ pub fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
 
 /// As [`term`], for a term that is not an immediate. `erl_nif` makes it.
 pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
+    /// An item, how many of its slots are made, and where in `made` the first of them is.
+    struct Open<'t> {
+        term: TermRef<'t>,
+        slots: Elements<'t>,
+        next: usize,
+        first: usize,
+    }
+    let mut made: Vec<Term> = Vec::new();
+    // The items whose slots are being made, each inside the one before. So the depth of the term costs no stack.
+    let mut open: Vec<Open> = Vec::new();
+    let mut term = term;
+    loop {
+        let slots = slots_to_make(term);
+        match slots {
+            Some(slots) => {
+                slab::needed(open.try_reserve(1).ok());
+                open.push(Open {
+                    term,
+                    slots,
+                    next: 0,
+                    first: made.len(),
+                });
+            }
+            None => push(&mut made, make_item(env, term)?),
+        }
+        // What is complete is made.
+        term = loop {
+            let Some(last) = open.last_mut() else {
+                return made.pop().ok_or(Failure::SystemLimit);
+            };
+            if last.next < last.slots.len() {
+                last.next += 1;
+                break last.slots.get(last.next - 1);
+            }
+            let whole = make_of(env, last.term, &made[last.first..]);
+            made.truncate(last.first);
+            push(&mut made, whole);
+            open.pop();
+        };
+    }
+}
+
+fn push(terms: &mut Vec<Term>, term: Term) {
+    slab::needed(terms.try_reserve(1).ok());
+    terms.push(term);
+}
+
+/// The slots that must be made before the item, unless its words can be taken as they are.
+fn slots_to_make(term: TermRef<'_>) -> Option<Elements<'_>> {
+    match term.view() {
+        View::Tuple(_) | View::List(_) | View::Map(_) if !term.is_flat() => Some(term.slots()),
+        View::Fun(fun) if !term.is_flat() && !fun.is_counted() => Some(fun.env),
+        _ => None,
+    }
+}
+
+/// An item without other items in its slots.
+fn make_item(env: Env, term: TermRef) -> Result<Term, Failure> {
     match term.view() {
         View::Immediate(word) => Ok(Term(word)),
-        View::Tuple(elements) if term.is_flat() => Ok(env.tuple(Term::slice(elements.words()))),
-        View::Tuple(elements) => made_tuple(env, elements),
-        View::List(list) => make_list(env, list, term.is_flat()),
-        View::Map(map) => make_map(env, map, term.is_flat()),
+        View::Tuple(_) | View::List(_) | View::Map(_) => Ok(make_of(env, term, Term::slice(term.slots().words()))),
+        View::Fun(fun) => Ok(make_fun(env, fun, Term::slice(fun.env.words()))),
         View::Float(value) => Ok(env.float(value)),
         View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
         View::Binary(bytes) => Ok(env.binary(bytes)),
         View::Reference(words) => Ok(env.reference(words)),
-        View::Fun(fun) => {
-            let terms = match term.is_flat() || fun.is_counted() {
-                true => Term::slice(fun.env.words()),
-                false => &made(env, fun.env)?,
-            };
-            // SAFETY: the terms belong to this environment. The object owns a reference to the fun if that is counted, and the caller keeps
-            // the object alive.
-            Ok(unsafe { fun::make(env, fun, terms) })
-        }
         // SAFETY: the object owns a reference to the binary, and the caller keeps the object alive.
         View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),
         // SAFETY: the object owns the held term, and the caller keeps the object alive.
@@ -129,36 +177,35 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
     }
 }
 
-#[inline(never)]
-fn made_tuple(env: Env, elements: Elements) -> Result<Term, Failure> {
-    Ok(env.tuple(&made(env, elements)?))
+/// An item with these terms in its slots.
+fn make_of(env: Env, term: TermRef, slots: &[Term]) -> Term {
+    match term.view() {
+        View::List(list) => {
+            let (elements, tail) = slots.split_at(list.elements().len());
+            match tail {
+                [tail] => elements.iter().rev().fold(*tail, |tail, &head| env.cons(head, tail)),
+                _ => env.list(elements),
+            }
+        }
+        View::Map(map) => {
+            let (keys, values) = slots.split_at(map.keys.len());
+            // The pairs came from a map.
+            env.map(keys, values).expect("the keys of a map differ")
+        }
+        View::Fun(fun) => make_fun(env, fun, slots),
+        _ => env.tuple(slots),
+    }
+}
+
+fn make_fun(env: Env, fun: Fun, terms: &[Term]) -> Term {
+    // SAFETY: the terms belong to this environment. The object owns a reference to the fun if that is counted, and the caller keeps the
+    // object alive.
+    unsafe { fun::make(env, fun, terms) }
 }
 
 /// The terms of these elements.
 fn made(env: Env, elements: Elements) -> Result<Vec<Term>, Failure> {
     elements.iter().map(|element| term(env, element)).collect()
-}
-
-fn make_list(env: Env, list: List, flat: bool) -> Result<Term, Failure> {
-    let elements = list.elements();
-    if list.tail().word() != NIL {
-        let tail = term(env, list.tail())?;
-        let elements = made(env, elements)?;
-        return Ok(elements.iter().rev().fold(tail, |tail, &head| env.cons(head, tail)));
-    }
-    match flat {
-        true => Ok(env.list(Term::slice(elements.words()))),
-        false => Ok(env.list(&made(env, elements)?)),
-    }
-}
-
-fn make_map(env: Env, map: Map, flat: bool) -> Result<Term, Failure> {
-    let made = match flat {
-        true => env.map(Term::slice(map.keys.words()), Term::slice(map.values.words())),
-        false => env.map(&made(env, map.keys)?, &made(env, map.values)?),
-    };
-    // The pairs came from a map.
-    Ok(made.expect("the keys of a map differ"))
 }
 
 fn make_integer(env: Env, integer: Integer) -> Option<Term> {

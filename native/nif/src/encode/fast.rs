@@ -6,11 +6,11 @@
 //! item that are not immediates, each but the last is a recursive call. The loop continues with the last one.
 
 use crate::calls::TABLES;
-use crate::encode::{INLINE_BINARY, MAX_DEPTH};
+use crate::encode::INLINE_BINARY;
 use crate::layout::{self, fun, Look};
 use crate::vm::{Env, Term};
 use cats_sync::epoch::Guard;
-use cats_term::{draft, is_immediate, Block, Class, CountedFun, Room, TermRef, NIL};
+use cats_term::{draft, is_immediate, Block, Class, CountedFun, Room, TermRef, MAX_DEPTH, NIL};
 use std::ptr::NonNull;
 
 /// Most words of a term. Each level of nesting takes two or more words, so no such term is nested too deep to be

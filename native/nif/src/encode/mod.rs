@@ -13,13 +13,13 @@ use crate::layout::{self, fun, tree, Look};
 use crate::vm::atoms;
 use crate::vm::external;
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, CountedBinary, Elements, Item, Short, TermRef, View};
+use cats_sync::slab;
+use cats_term::{is_immediate, Builder, Class, CountedBinary, Elements, Item, Short, TermRef, View, MAX_DEPTH};
 use rustler::sys::*;
+use smallvec::SmallVec;
 
 /// A normal scheduler does not encode or decode terms of more words than this.
 pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
-/// What is nested deeper than this in an object is stored as a held term.
-pub const MAX_DEPTH: usize = 64;
 /// Length in bytes of the longest binary that is stored inside its object.
 pub const INLINE_BINARY: usize = 64;
 /// Most elements of a tuple that [`short`] lends.
@@ -61,7 +61,7 @@ pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
 /// held terms and large binaries. So the builder's content is valid only as long as `env`.
 #[inline]
 pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
-    build(env, elements, MAX_DEPTH, SCHEDULER_WORDS, builder)
+    build(env, elements, Deep::Held, SCHEDULER_WORDS, builder)
 }
 
 /// Builds a key to search for, as a tuple of one element. Otherwise as [`object`].
@@ -70,20 +70,19 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-/// As [`key`], for a specification. The elements of heads are nested `outer` levels deeper in it than in an object. The same parts of them
-/// are held as in an object, as hashes depend on that.
-pub fn specification(env: Env, specification: Term, outer: usize, builder: &mut Builder) -> Result<(), Failure> {
-    build(env, &[specification], MAX_DEPTH + outer, SCHEDULER_WORDS, builder)
+/// As [`key`], for a specification. Nothing in it is held for its depth.
+pub fn specification(env: Env, specification: Term, builder: &mut Builder) -> Result<(), Failure> {
+    build(env, &[specification], Deep::Stored, SCHEDULER_WORDS, builder)
 }
 
 /// As [`object`], however large the object is.
 pub fn any_object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
-    build(env, elements, MAX_DEPTH, usize::MAX, builder)
+    build(env, elements, Deep::Held, usize::MAX, builder)
 }
 
 /// Whether [`object`] would store this term in this form at this depth. It need not if a program has computed the term.
 ///
-/// The recursion is as deep as the term.
+/// The recursion ends at the greatest depth of objects.
 pub fn is_as_encoded(term: TermRef, depth: usize) -> bool {
     let are = |elements: Elements| elements.iter().all(|element| is_as_encoded(element, depth + 1));
     match term.view() {
@@ -98,12 +97,19 @@ pub fn is_as_encoded(term: TermRef, depth: usize) -> bool {
     }
 }
 
-fn build(env: Env, elements: &[Term], deepest: usize, limit: usize, builder: &mut Builder) -> Result<(), Failure> {
+/// What becomes of tuples, lists and maps that are nested deeper than objects are stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deep {
+    Held,
+    Stored,
+}
+
+fn build(env: Env, elements: &[Term], deep: Deep, limit: usize, builder: &mut Builder) -> Result<(), Failure> {
     builder.clear();
     let mut encoder = Encoder {
         env,
         builder,
-        deepest,
+        deep,
         limit,
         failure: Failure::Big,
     };
@@ -145,8 +151,7 @@ pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -
 struct Encoder<'a, 'b, 'r> {
     env: Env<'a>,
     builder: &'b mut Builder<'r>,
-    /// What is nested deeper is stored as a held term.
-    deepest: usize,
+    deep: Deep,
     /// Most words to build.
     limit: usize,
     /// The reason, once a method has failed.
@@ -173,39 +178,37 @@ impl Encoder<'_, '_, '_> {
         Some(())
     }
 
-    /// Adds the outermost tuple.
-    #[inline]
+    /// Adds the outermost tuple and all that is in it, each item before the next slot of the one around it.
     fn root(&mut self, elements: &[Term]) -> Option<()> {
-        let (word, _) = self.tuple(elements)?;
-        for (slot, element) in elements.iter().enumerate() {
-            if !element.is_immediate() {
-                self.set(Item::of(word), slot, *element, 1)?;
-            }
-        }
-        Some(())
-    }
-
-    /// Encodes a term that is not an immediate, and sets the slot to its word. The loop continues with the last element
-    /// that is not an immediate; all earlier ones are a recursive call each. So terms that nest in last elements, as
-    /// lists of lists often do, take no more stack.
-    fn set(&mut self, mut item: Item, mut slot: usize, mut term: Term, mut depth: usize) -> Option<()> {
+        /// An item, the slot in it that comes next, the number of its slots, and how deep what is in them is nested.
+        type Open = (Item, usize, usize, usize);
+        let (word, slots) = self.tuple(elements)?;
+        let mut open: Open = (Item::of(word), 0, slots, 1);
+        // The other items that are not filled. So the depth of the terms costs no stack.
+        let mut waiting: SmallVec<[Open; 8]> = SmallVec::new();
         loop {
-            let (word, slots) = self.add(term, depth)?;
-            self.builder.set(item, slot, word);
-            let (inner, mut last) = (Item::of(word), None);
-            for place in 0..slots {
-                let element = Term(self.builder.slot(inner, place));
-                if !element.is_immediate() {
-                    if let Some((place, element)) = last.replace((place, element)) {
-                        self.set(inner, place, element, depth + 1)?;
-                    }
+            let (item, next, slots, depth) = open;
+            let rest = next..slots;
+            let found = rest
+                .map(|slot| (slot, Term(self.builder.slot(item, slot))))
+                .find(|(_, term)| !term.is_immediate());
+            let Some((slot, term)) = found else {
+                match waiting.pop() {
+                    Some(outer) => open = outer,
+                    None => return Some(()),
                 }
-            }
-            (slot, term) = match last {
-                Some(last) => last,
-                None => return Some(()),
+                continue;
             };
-            (item, depth) = (inner, depth + 1);
+            let (word, inner) = self.add(term, depth)?;
+            self.builder.set(item, slot, word);
+            open.1 = slot + 1;
+            if inner > 0 {
+                if open.1 < slots {
+                    slab::needed(waiting.try_reserve(1).ok());
+                    waiting.push(open);
+                }
+                open = (Item::of(word), 0, inner, depth + 1);
+            }
         }
     }
 
@@ -214,7 +217,7 @@ impl Encoder<'_, '_, '_> {
     #[inline(always)]
     fn add(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         if layout::is_known() {
-            let is_too_deep = depth >= self.deepest;
+            let is_too_deep = self.is_too_deep(depth);
             // SAFETY: the layout of terms is known, and this term belongs to the environment.
             match unsafe { layout::look(term) } {
                 Look::Cell(head, tail) if !is_too_deep => return self.list(head, tail),
@@ -233,11 +236,16 @@ impl Encoder<'_, '_, '_> {
         self.add_asking(term, depth)
     }
 
+    #[inline]
+    fn is_too_deep(&self, depth: usize) -> bool {
+        depth >= MAX_DEPTH && self.deep == Deep::Held
+    }
+
     /// As [`add`](Self::add), but asks the VM for the type of the term.
     #[inline(never)]
     fn add_asking(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         let env = self.env;
-        let is_too_deep = depth >= self.deepest;
+        let is_too_deep = self.is_too_deep(depth);
         if let Some((record, bytes)) = env.counted_binary(term) {
             return Some((self.counted_binary(record, bytes), 0));
         }
@@ -263,7 +271,7 @@ impl Encoder<'_, '_, '_> {
             };
         }
         // SAFETY: the term belongs to the environment.
-        if let (Some((words, terms)), false) = (unsafe { fun::read(term) }, is_too_deep) {
+        if let (Some((words, terms)), false) = (unsafe { fun::read(term) }, depth >= MAX_DEPTH) {
             self.budget(terms.len())?;
             let item = self.builder.filled_fun(Term::words(terms), words);
             return Some((item.word(), Self::slots([terms, &[]])));

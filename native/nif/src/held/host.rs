@@ -19,6 +19,12 @@ pub fn install(env: Env) {
         identical: |a, b| identical(Term(a), Term(b)),
         // SAFETY: the term lives during the call.
         hash: |term| unsafe { enif_hash(ErlNifHash::ERL_NIF_INTERNAL_HASH, Term(term).raw(), 0) },
+        hash_whole: |term| {
+            // SAFETY: the term lives during the question.
+            with_term(term, |_, term| unsafe {
+                enif_hash(ErlNifHash::ERL_NIF_INTERNAL_HASH, term.raw(), 0)
+            })
+        },
         atom_text,
         zeros_identical: identical(zeros.0, zeros.1),
         compare_mixed: |a, b| Workspace::new().with(a, b, compare),

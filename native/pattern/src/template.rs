@@ -1,0 +1,352 @@
+//! A term that a guard or body builds: tuples, lists and maps inside one another, which are built at once.
+
+use crate::program::{Output, Run};
+use cats_term::{equal, needed, Builder, Item, TermRef, View, NIL};
+use smallvec::{smallvec, SmallVec};
+use std::sync::Arc;
+
+/// The parts for which there is room on the processor's stack.
+const FEW: usize = 8;
+
+/// What is built.
+#[derive(Default)]
+pub(crate) struct Template {
+    /// Each part before those that are nested in it. The tail of a list comes before its elements.
+    pub(crate) nodes: SmallVec<[Node; 4]>,
+    /// The number of values that must be computed before.
+    pub(crate) values: usize,
+}
+
+pub(crate) enum Node {
+    /// A tuple of so many elements.
+    Tuple(usize),
+    /// So many elements, at least one, before a tail.
+    List(usize),
+    /// So many pairs. Their keys are computed values from this one on. The values of the pairs follow.
+    Map(usize, usize),
+    /// A term of the specification, by its word.
+    Constant(u64),
+    Variable(usize),
+    /// `'$_'`
+    Object,
+    /// `'$$'`: the places of all variables, in the order of the variables' numbers.
+    Bindings(Arc<[usize]>),
+    /// The computed value with this number.
+    Value(usize),
+    /// The same, if it is the object's element at a position. The second number is the word of the position.
+    Element(usize, u64),
+}
+
+/// What the nodes without parts stand for.
+struct Leaves<'r, 'a> {
+    run: &'r Run<'a>,
+    bindings: &'r [TermRef<'a>],
+    values: &'r [TermRef<'a>],
+    whole: TermRef<'a>,
+}
+
+impl<'a> Leaves<'_, 'a> {
+    fn term(&self, node: &Node) -> Option<TermRef<'a>> {
+        match *node {
+            Node::Constant(word) => Some(self.run.constant(word)),
+            Node::Variable(place) => Some(self.bindings[place]),
+            Node::Object => Some(self.whole),
+            Node::Value(value) | Node::Element(value, _) => Some(self.values[value]),
+            Node::Tuple(_) | Node::List(_) | Node::Map(..) | Node::Bindings(_) => None,
+        }
+    }
+}
+
+/// The slots of an item that are to be filled next.
+struct Hole {
+    item: Item,
+    next: usize,
+    end: usize,
+    /// The place of each value of a map, if some of its keys are equal.
+    places: Option<Vec<usize>>,
+}
+
+impl Node {
+    /// The number of nodes that are nested in it directly.
+    fn parts(&self) -> usize {
+        match self {
+            Node::Tuple(count) | Node::Map(count, _) => *count,
+            Node::List(count) => count + 1,
+            _ => 0,
+        }
+    }
+}
+
+impl Template {
+    /// The template of `'$$'`.
+    pub(crate) fn bindings(places: Arc<[usize]>) -> Self {
+        Template {
+            nodes: smallvec![Node::Bindings(places)],
+            values: 0,
+        }
+    }
+
+    /// The nodes of an element of the tuple that is built, if it is one.
+    pub(crate) fn element(&self, position: usize) -> Option<&[Node]> {
+        let [Node::Tuple(count), nodes @ ..] = &self.nodes[..] else {
+            return None;
+        };
+        let mut rest = nodes;
+        for _ in 0..position.min(*count) {
+            rest = &rest[length(rest)..];
+        }
+        (position < *count).then(|| &rest[..length(rest)])
+    }
+
+    /// Marks the variables whose bindings the template uses.
+    pub(crate) fn use_variables(&self, used: &mut [bool]) {
+        for node in &self.nodes {
+            match node {
+                Node::Variable(variable) => used[*variable] = true,
+                Node::Bindings(variables) => variables.iter().for_each(|&variable| used[variable] = true),
+                _ => {}
+            }
+        }
+    }
+
+    /// Builds the term in the arena. `None` if it costs too much.
+    #[inline(never)]
+    pub(crate) fn build<'a>(
+        &self,
+        run: &Run<'a>,
+        bindings: &[TermRef<'a>],
+        values: &[TermRef<'a>],
+    ) -> Option<TermRef<'a>> {
+        run.arena.spend(self.nodes.len())?;
+        let has_object = self.nodes.iter().any(|node| matches!(node, Node::Object));
+        let leaves = Leaves {
+            run,
+            bindings,
+            values,
+            whole: match has_object {
+                true => run.whole()?,
+                false => TermRef::immediate(NIL),
+            },
+        };
+        run.arena.make(|builder| {
+            let mut holes: SmallVec<[Hole; 4]> = SmallVec::new();
+            let mut root = NIL;
+            let mut nodes = &self.nodes[..];
+            while let [node, rest @ ..] = nodes {
+                nodes = rest;
+                let mut inner: SmallVec<[Hole; 2]> = SmallVec::new();
+                let word = match node {
+                    Node::Tuple(count) => {
+                        let item = builder.tuple(*count);
+                        inner.push(Hole::new(item, 0, *count));
+                        item.word()
+                    }
+                    Node::List(count) => {
+                        let (item, has_tail) = begin_list(&leaves, builder, *count, nodes.first()?)?;
+                        inner.push(Hole::new(item, 0, *count));
+                        match has_tail {
+                            true => nodes = &nodes[1..],
+                            false => inner.push(Hole::new(item, *count, count + 1)),
+                        }
+                        item.word()
+                    }
+                    Node::Map(count, first_key) => {
+                        let hole = begin_map(&leaves, builder, &values[*first_key..][..*count])?;
+                        let word = hole.item.word();
+                        inner.push(hole);
+                        word
+                    }
+                    Node::Bindings(places) if places.is_empty() => NIL,
+                    Node::Bindings(places) => {
+                        let item = builder.list(places.len());
+                        let bound = places.iter().map(|&place| bindings[place]);
+                        run.arena.copy_all(builder, item, 0, bound)?;
+                        item.word()
+                    }
+                    leaf => run.arena.copy(builder, leaves.term(leaf)?)?,
+                };
+                match holes.last_mut() {
+                    None => root = word,
+                    Some(hole) => {
+                        hole.fill(builder, word);
+                        if hole.next == hole.end {
+                            holes.pop();
+                        }
+                    }
+                }
+                needed(holes.try_reserve(2).ok());
+                holes.extend(inner.into_iter().filter(|hole| hole.next < hole.end));
+            }
+            Some(root)
+        })
+    }
+
+    /// Lets `output` build the term.
+    #[inline]
+    pub(crate) fn output<'a, O: Output>(
+        &self,
+        run: &Run<'a>,
+        bindings: &[TermRef<'a>],
+        values: &[TermRef<'a>],
+        output: &mut O,
+    ) -> O::Term {
+        match &self.nodes[..] {
+            // Nothing in it has parts, which is the usual case.
+            [root, parts @ ..] if parts.len() == root.parts() && root.parts() <= FEW => {
+                let leaf = |part| Self::leaf(part, run, bindings, values, output);
+                let made: SmallVec<[O::Term; FEW]> = parts.iter().map(leaf).collect();
+                Self::whole(root, &made, values, output)
+                    .unwrap_or_else(|| Self::leaf(root, run, bindings, values, output))
+            }
+            _ => self.output_nested(run, bindings, values, output),
+        }
+    }
+
+    /// A node without parts.
+    #[inline(always)]
+    fn leaf<'a, O: Output>(
+        node: &Node,
+        run: &Run<'a>,
+        bindings: &[TermRef<'a>],
+        values: &[TermRef<'a>],
+        output: &mut O,
+    ) -> O::Term {
+        match node {
+            Node::Constant(word) => output.term(run.constant(*word)),
+            Node::Variable(place) => output.term(bindings[*place]),
+            Node::Object => output.object(),
+            Node::Value(value) | Node::Element(value, _) => output.term(values[*value]),
+            Node::Bindings(places) => {
+                let bound = places.iter().map(|&place| output.term(bindings[place]));
+                let bound: SmallVec<[_; FEW]> = bound.collect();
+                let nil = output.term(TermRef::immediate(NIL));
+                output.list(&bound, nil)
+            }
+            Node::Map(..) => output.map(&[], &[]),
+            Node::Tuple(_) | Node::List(_) => output.tuple(&[]),
+        }
+    }
+
+    /// A node with these parts. `None` if it is not of a kind that has parts.
+    #[inline(always)]
+    fn whole<O: Output>(node: &Node, parts: &[O::Term], values: &[TermRef<'_>], output: &mut O) -> Option<O::Term> {
+        match (node, parts) {
+            (Node::Tuple(_), parts) => Some(output.tuple(parts)),
+            (Node::List(_), [tail, elements @ ..]) => Some(output.list(elements, *tail)),
+            (Node::Map(count, first_key), parts) => {
+                let keys = values[*first_key..][..*count].iter().map(|key| output.term(*key));
+                let keys: SmallVec<[_; FEW]> = keys.collect();
+                Some(output.map(&keys, parts))
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(never)]
+    fn output_nested<'a, O: Output>(
+        &self,
+        run: &Run<'a>,
+        bindings: &[TermRef<'a>],
+        values: &[TermRef<'a>],
+        output: &mut O,
+    ) -> O::Term {
+        let mut made: SmallVec<[O::Term; FEW]> = SmallVec::new();
+        // The nodes whose parts are being made, each inside the one before, and the first part of each.
+        let mut open: SmallVec<[(&Node, usize); 4]> = SmallVec::new();
+        for node in &self.nodes {
+            if node.parts() > 0 {
+                needed(open.try_reserve(1).ok());
+                open.push((node, made.len()));
+                continue;
+            }
+            needed(made.try_reserve(1).ok());
+            made.push(Self::leaf(node, run, bindings, values, output));
+            while let Some(&(node, first)) = open.last() {
+                if made.len() < first + node.parts() {
+                    break;
+                }
+                let whole = Self::whole(node, &made[first..], values, output);
+                made.truncate(first);
+                made.extend(whole);
+                open.pop();
+            }
+        }
+        made[0]
+    }
+}
+
+/// The number of nodes of the first part with all that is nested in it.
+fn length(nodes: &[Node]) -> usize {
+    let (mut left, mut count) = (1, 0);
+    while left > 0 {
+        left += nodes[count].parts();
+        left -= 1;
+        count += 1;
+    }
+    count
+}
+
+/// Begins a list of elements before a tail. The tail, which may itself be a list, is added if it is a leaf. Returns whether it is.
+fn begin_list(leaves: &Leaves, builder: &mut Builder, count: usize, tail: &Node) -> Option<(Item, bool)> {
+    let arena = leaves.run.arena;
+    if let Node::Bindings(places) = tail {
+        let item = builder.list(count + places.len());
+        let bound = places.iter().map(|&place| leaves.bindings[place]);
+        arena.copy_all(builder, item, count, bound)?;
+        return Some((item, true));
+    }
+    let Some(tail) = leaves.term(tail) else {
+        return Some((builder.list(count), false));
+    };
+    let (more, end) = match tail.view() {
+        View::List(list) => (Some(list.elements()), list.tail()),
+        _ => (None, tail),
+    };
+    let item = builder.list(count + more.map_or(0, |more| more.len()));
+    let more = more.into_iter().flat_map(|more| more.iter());
+    arena.copy_all(builder, item, count, more.chain([end]))?;
+    Some((item, true))
+}
+
+/// Begins a map with these keys. Of equal keys the last one counts.
+fn begin_map<'a>(leaves: &Leaves<'_, 'a>, builder: &mut Builder, keys: &[TermRef<'a>]) -> Option<Hole> {
+    let arena = leaves.run.arena;
+    // Each key is compared with all keys after it.
+    arena.spend(keys.len() * keys.len())?;
+    let last = |i: usize| {
+        (i + 1..keys.len())
+            .rev()
+            .find(|&later| equal(keys[later], keys[i]))
+            .unwrap_or(i)
+    };
+    let last: Vec<usize> = (0..keys.len()).map(last).collect();
+    let kept: Vec<usize> = (0..keys.len()).filter(|&i| last[i] == i).collect();
+    let item = builder.unordered_map(kept.len());
+    arena.copy_all(builder, item, 0, kept.iter().map(|&i| keys[i]))?;
+    // The value of an earlier key is overwritten by that of the last one.
+    let place = |i: &usize| kept.len() + kept.partition_point(|kept| kept < i);
+    Some(match kept.len() == keys.len() {
+        true => Hole::new(item, keys.len(), 2 * keys.len()),
+        false => Hole {
+            places: Some(last.iter().map(place).collect()),
+            ..Hole::new(item, 0, keys.len())
+        },
+    })
+}
+
+impl Hole {
+    fn new(item: Item, next: usize, end: usize) -> Self {
+        Hole {
+            item,
+            next,
+            end,
+            places: None,
+        }
+    }
+
+    fn fill(&mut self, builder: &mut Builder, word: u64) {
+        let slot = self.places.as_ref().map_or(self.next, |places| places[self.next]);
+        builder.set(self.item, slot, word);
+        self.next += 1;
+    }
+}

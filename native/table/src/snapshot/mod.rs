@@ -359,10 +359,10 @@ impl Other for Snapshot {
         } else {
             start_of(number + 1)
         };
-        let (mut out, mut passed) = (Vec::new(), 0);
+        let (mut out, mut limit, mut passed) = (Vec::new(), 2 * SLOT, 0);
         while position < end {
-            let gathered = self.gather(guard, &mut position, MANY, expand)?;
-            (_, passed) = pass(MANY, passed + gathered.looked_at)?;
+            let gathered = self.gather(guard, &mut position, limit, expand)?;
+            (limit, passed) = pass(limit, passed + gathered.looked_at)?;
             for seen in gathered.entries.iter().filter(|seen| place_of(seen.entry.key) < end) {
                 out.extend(gathered.objects_of(seen));
             }

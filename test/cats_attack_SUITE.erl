@@ -352,6 +352,10 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
                {fetched, [T, 3, 1000]},
                {insert_fetched, [T, {60, 0}, {60, 1, 2}, 1000, 1000]},
                {insert_fetched, [T, {60, 0}, {60, 1, 2}, default, 0]},
+               {fetched_again, [T, 3, 1000]},
+               {flight_to, [T, 3]},
+               {flight_begin, [T, 3, self(), self()]},
+               {flight_end, [T, 3, self()]},
                {count_fetch, [T, fetch_made]},
                {touch, [T, 3, 1000]},
                {count_between, [T, [3], {10}]},
@@ -383,7 +387,7 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
             {transaction_prefer, [self()]}, {transaction_yield, [self()]}, {trace_start, [[call], 100]},
             {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},
             {new, [forged, [ordered_set, {limit, {bytes, 1000}}, {evict, sieve}, {notify, self(), [{batch, 3}]}]]},
-            {configure, [#{}]}, {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]
+            {flight_wait, [self(), self()]}, {flight_waited, []}, {configure, [#{}]}, {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]
         ++ [{Function, [Reference]} || Function <- [trace_slots, trace_stop], Reference <- References]
         ++ [{trace_events, [Reference, Slot]} || Reference <- References, Slot <- [0, 1, 5]]
         ++ [{snapshot_finish, [Two, Some]} || Some <- [Begun | Begun]].

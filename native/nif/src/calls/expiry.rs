@@ -1,6 +1,6 @@
 //! `insert/3`, `touch/3`, `ttl/2`, and the steps of `fetch/4`: objects that expire.
 
-use super::one::old_and_new;
+use super::one::{check_single, old_and_new};
 use super::write::insert_list;
 use super::*;
 use cats_sync::clock;
@@ -87,6 +87,7 @@ pub fn fetched(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failu
 pub fn fetched_again(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, WRITE)?;
+    check_single(handle.table())?;
     let stale = duration(env, stale)?;
     with_probe(env, handle.table(), key, |probe| {
         let mut scratch = Scratch::new();

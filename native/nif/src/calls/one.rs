@@ -8,7 +8,7 @@ use cats_table::{Amount, Increment};
 use cats_term::{equal, View};
 
 /// Fails if a key of this table may have several objects.
-fn check_single(table: &Table) -> Result<(), Failure> {
+pub(super) fn check_single(table: &Table) -> Result<(), Failure> {
     match table.kind().is_bag() {
         true => Err(Cause::TableType.into()),
         false => Ok(()),

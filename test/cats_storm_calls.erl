@@ -56,6 +56,8 @@ unexpected(Table, Causes, Outcome) ->
                    {badarg, access} -> not has(public, Table);
                    {badarg, Cause} -> lists:member(Cause, Causes);
                    system_limit -> has(limited, Table);
+                   %% Others changed the object too often.
+                   {raised, error, {conflict, _}, _} -> true;
                    _ -> false
                end,
     case Expected of

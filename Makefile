@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -73,6 +73,9 @@ test-measures: deps-test build ## those of the Erlang tests that measure time or
 
 test-portable: deps-test build ## tests without any fast path that assumes a processor or a system (SUITE="name ...": these Erlang suites)
 	@scripts/test-portable
+
+test-debug: deps-test build ## the Erlang suites on OTP's debug emulator (OTP=/path/to/source; SUITE="name ...": these)
+	@scripts/test-debug
 
 test-aarch64: deps-test build ## the native tests and the Erlang suites on an emulated aarch64; needs Debian, as root (up to an hour)
 	@scripts/test-aarch64

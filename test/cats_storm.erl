@@ -89,8 +89,7 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
     true = ets:delete_all_objects(cats_storm_workers),
     Workers = uniform(Most),
     Kinds = [kept || _ <- lists:seq(1, uniform(3) - 1)] ++ [wild || _ <- lists:seq(1, uniform(3))],
-    Few = chance(40),
-    Each = case Few of true -> one_of([1000, 3000, 6000]); false -> one_of([100, 300, 1000]) end,
+    {Few, Each} = one_of([{true, one_of([1000, 3000, 6000])}, {emptied, 10000}, {false, one_of([100, 300, 1000])}]),
     Kills = one_of([none, none, 50, 5]),
     Progress = counters:new(Workers, []),
     {Listener, _} = spawn_monitor(fun listen/0),
@@ -127,7 +126,7 @@ checked(Check) ->
         Class:Reason:Stack -> {wrong, {Class, Reason, Stack}}
     end.
 
-%% Many rounds have a few topics only, which meet more often than all of them do. The others leave some operations out and have some more
+%% Some rounds only fill tables and empty them. Many have a few topics only, which meet more often than all of them do. The others leave some operations out and have some more
 %% often.
 chosen_operations(Few) ->
     All = cats_storm_calls:operations() ++ cats_storm_own:operations() ++ cats_storm_sums:operations() ++ cats_storm_walks:operations()
@@ -135,6 +134,7 @@ chosen_operations(Few) ->
     [_, Emptied | _] = Topics = [[Operation || Operation <- All, lists:member(element(2, Operation), Names)] || Names <- topics()],
     [] = All -- lists:append(Topics),
     Chosen = case Few of
+                 emptied -> as_often(Emptied);
                  true -> lists:append([as_often(one_of([Emptied, Emptied | Topics])) || _ <- lists:seq(1, 2)]);
                  false -> [setelement(1, Operation, Factor * element(1, Operation))
                            || Operation <- All, Factor <- [one_of([0, 0, 1, 1, 1, 1, 5, 20])], Factor > 0]

@@ -15,11 +15,13 @@
 %%
 %% If the process is killed, the transaction has written all or nothing.
 %%
+%% == Cost ==
 %%
 %% A read costs what {@link cats:lookup/2} costs, and compares all that the transaction has read before. So the time of
 %% a transaction grows with the square of its reads. A second read of the same key compares nothing. Writes are kept
 %% until the end, where each costs what {@link cats:insert/2} costs.
 %%
+%% == Errors ==
 %%
 %% Errors are those of the functions of `cats' with the same purpose, and name these. {@link read/2} fails as {@link
 %% cats:lookup/2}. Like all errors, they end the transaction: {@link run/2} returns `{aborted, {badarg, Stacktrace}}'.

@@ -87,10 +87,7 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
     ok = cats_storm_tables:start_round(),
     ok = cats_storm_sums:start_round(),
     true = ets:delete_all_objects(cats_storm_workers),
-    Workers = uniform(Most),
-    Kinds = [kept || _ <- lists:seq(1, uniform(3) - 1)] ++ [wild || _ <- lists:seq(1, uniform(3))],
-    {Few, Each} = one_of([{true, one_of([1000, 3000, 6000])}, {emptied, 10000}, {false, one_of([100, 300, 1000])}]),
-    Kills = one_of([none, none, 50, 5]),
+    #{workers := Workers, kinds := Kinds, topics := Few, each := Each, kills := Kills} = plan(Seed, Most),
     Progress = counters:new(Workers, []),
     {Listener, _} = spawn_monitor(fun listen/0),
     Owners = [owner(Place, Kind, Listener, one_of([0, 10, 100, 1000])) || {Place, Kind} <- lists:zip(lists:seq(1, length(Kinds)), Kinds)],
@@ -118,6 +115,14 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
         _ -> Wrong
     end.
 
+%% A storm begins with processes that empty one cache at the same time, while it is filled.
+plan({_, Round}, Most) when Round =< 3 -> #{workers => max(3, Most), kinds => [cache], topics => at_once, each => 10000, kills => none};
+plan(_Seed, Most) ->
+    Workers = uniform(Most),
+    Kinds = [kept || _ <- lists:seq(1, uniform(3) - 1)] ++ [wild || _ <- lists:seq(1, uniform(3))],
+    {Few, Each} = one_of([{true, one_of([1000, 3000, 6000])}, {emptied, 10000}, {false, one_of([100, 300, 1000])}]),
+    #{workers => Workers, kinds => Kinds, topics => Few, each => Each, kills => one_of([none, none, 50, 5])}.
+
 checked(Check) ->
     try Check() of
         nothing -> ok;
@@ -126,14 +131,15 @@ checked(Check) ->
         Class:Reason:Stack -> {wrong, {Class, Reason, Stack}}
     end.
 
-%% Some rounds only fill tables and empty them. Many have a few topics only, which meet more often than all of them do. The others leave some operations out and have some more
-%% often.
+%% Some rounds only fill tables and empty them, those at the begin by an exchange of all contents. Many have a few topics only, which meet more
+%% often than all of them do. The others leave some operations out and have some more often.
 chosen_operations(Few) ->
     All = cats_storm_calls:operations() ++ cats_storm_own:operations() ++ cats_storm_sums:operations() ++ cats_storm_walks:operations()
         ++ cats_storm_makers:operations() ++ cats_storm_lives:operations(),
     [_, Emptied | _] = Topics = [[Operation || Operation <- All, lists:member(element(2, Operation), Names)] || Names <- topics()],
     [] = All -- lists:append(Topics),
     Chosen = case Few of
+                 at_once -> as_often([Operation || {_, delete_all_objects, _, _} = Operation <- Emptied]);
                  emptied -> as_often(Emptied);
                  true -> lists:append([as_often(one_of([Emptied, Emptied | Topics])) || _ <- lists:seq(1, 2)]);
                  false -> [setelement(1, Operation, Factor * element(1, Operation))
@@ -183,7 +189,7 @@ owner(Place, Kind, Listener, Stable) ->
                           Table = cats_storm_tables:new(Place, Kind, Listener),
                           case Kind of
                               kept -> cats_storm_sums:fill(Table), cats_storm_walks:fill(Table, Stable);
-                              wild -> ok
+                              _ -> ok
                           end,
                           Caller ! {self(), Table},
                           receive stop -> ok end

@@ -4,6 +4,7 @@
 %% |---|---|
 %% | `kept' | All that concerns one key. Nobody deletes it or empties it, and it evicts nothing. So it is known what it must hold. |
 %% | `wild' | All the rest too: it is deleted, emptied, given away, and dies with its owner. Objects expire and are evicted. |
+%% | `cache' | A wild table whose objects expire. |
 -module(cats_storm_tables).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1]).
@@ -32,9 +33,11 @@ start_round() ->
     ok.
 
 %% @doc Makes a table of random options at this place, in place of the one that may be there. The caller owns it.
--spec new(Place :: pos_integer(), kind(), Listener :: pid()) -> table().
-new(Place, Kind, Listener) ->
-    Options = options(Kind, Listener),
+-spec new(Place :: pos_integer(), kind() | cache, Listener :: pid()) -> table().
+new(Place, cache, _Listener) -> new_with(Place, wild, [one_of([set, ordered_set]), public, {one_of([ttl, idle]), one_of([30, 300, 5000])}]);
+new(Place, Kind, Listener) -> new_with(Place, Kind, options(Kind, Listener)).
+
+new_with(Place, Kind, Options) ->
     Origin = {Place, ets:update_counter(?MODULE, generation, 1, {generation, 0})},
     Name = one_of([storm_a, storm_b, storm_c, storm_d]),
     {Id, Used} = made(Name, Options),

@@ -63,6 +63,12 @@ pub(crate) fn leave(store: &Store) {
     }
 }
 
+/// Whether contents are noted.
+#[cfg(debug_assertions)]
+pub(crate) fn is_entered(store: &Store) -> bool {
+    stores().contains(&ptr::from_ref(store).addr())
+}
+
 /// Calls `f` for all contents with leases, until it returns false. Returns whether it never did.
 fn each_store(mut f: impl FnMut(&Leases, &Store, &Guard) -> bool) -> bool {
     let mut last = Bound::Unbounded;

@@ -62,6 +62,17 @@ pub struct Store {
     flights: Flights,
 }
 
+#[cfg(debug_assertions)]
+impl Drop for Store {
+    /// The reaper would find memory that is free.
+    fn drop(&mut self) {
+        assert!(
+            !crate::expiry::is_entered(self),
+            "contents are freed that the reaper finds"
+        );
+    }
+}
+
 /// What a writer has to do besides, as there is a snapshot or a flight.
 struct Watch<'g> {
     /// The writer, and whether it must keep what the key has.

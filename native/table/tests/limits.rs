@@ -1,6 +1,8 @@
 //! Tables with a limit: that it holds, and which objects stay.
 
 mod common;
+#[path = "eviction/paper.rs"]
+mod paper;
 #[path = "eviction/simulated.rs"]
 mod simulated;
 #[path = "eviction/traces.rs"]
@@ -10,6 +12,7 @@ use cats_sync::epoch::pin;
 use cats_table::{Collect, Failure, Handle, Kind, Objects, OptionItem, Policy, Reads, Registry, Table, Unit, Writes};
 use cats_term::TermRef;
 use common::*;
+use paper::{Model, Start};
 use simulated::HIT_RATIOS;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::Arc;
@@ -128,6 +131,23 @@ fn an_ordered_set_hits_as_often_as_a_simulator() {
 #[test]
 fn eight_threads_hit_as_often_as_a_simulator() {
     compare(Kind::Set, &[Policy::S3Fifo, Policy::Sieve], 8, 0.01);
+}
+
+/// One shard and four.
+#[test]
+fn a_set_hits_on_loops_as_often_as_a_plain_model() {
+    let mut failed = 0;
+    for limit in [1000, 8192] {
+        for percent in traces::LOOPS.into_iter().filter(|percent| *percent >= 100) {
+            let requests = traces::one_loop(limit, percent);
+            let ratio = hit_ratio(Kind::Set, Policy::S3Fifo, limit, &requests, 1);
+            let [expected, paper] =
+                [Start::Both, Start::Small].map(|start| Model::new(limit, start).hit_ratio(&requests));
+            println!("{limit}, loop of {percent} %: {ratio:.4}, model {expected:.4}, paper {paper:.4}");
+            failed += usize::from(expected - ratio > 0.025);
+        }
+    }
+    assert_eq!(failed, 0);
 }
 
 /// Writers insert objects of several sizes, delete and take. Another thread looks at the table all the time.

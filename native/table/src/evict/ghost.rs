@@ -5,7 +5,7 @@
 //! forgotten at the right time:
 //!
 //! ```text
-//!  bit 15           4 3          0
+//!  bit 15           3 2          0
 //!    +---------------+-----------+
 //!    | fingerprint   | age group |    all 0: a free place
 //!    +---------------+-----------+
@@ -19,7 +19,7 @@ const WAYS: usize = 32;
 #[repr(align(64))]
 struct Set([u16; WAYS]);
 
-const GROUP_BITS: u32 = 4;
+const GROUP_BITS: u32 = 3;
 const GROUP_MASK: u16 = (1 << GROUP_BITS) - 1;
 /// All objects that are remembered are of so many age groups. Numbers of groups are used again after twice as many.
 const GROUPS: u16 = 1 << (GROUP_BITS - 1);
@@ -46,13 +46,18 @@ impl Ghost {
         self.sets = Vec::new();
         self.sets.resize((objects + objects / 4).div_ceil(WAYS), Set([0; WAYS]));
         self.capacity = objects;
-        (self.group, self.left) = (0, objects / usize::from(GROUPS));
+        (self.group, self.left) = (0, self.group_size());
+    }
+
+    /// The number of objects of an age group. Rounded up, so that few objects are remembered long enough, too.
+    fn group_size(&self) -> usize {
+        self.capacity.div_ceil(GROUPS.into())
     }
 
     /// Remembers an object with this hash. Without room, it does nothing.
     pub fn remember(&mut self, hash: u32) {
         if self.left == 0 {
-            self.left = self.capacity / usize::from(GROUPS);
+            self.left = self.group_size();
             self.group = (self.group + 1) & GROUP_MASK;
         }
         self.left = self.left.saturating_sub(1);
@@ -66,7 +71,7 @@ impl Ghost {
     /// Forgets an object with this hash. Returns whether it was remembered.
     pub fn forget(&mut self, hash: u32) -> bool {
         let (group, sought) = (self.group, fingerprint(hash));
-        let is_young = |mark: u16| group.wrapping_sub(mark) & GROUP_MASK <= GROUPS;
+        let is_young = |mark: u16| group.wrapping_sub(mark) & GROUP_MASK < GROUPS;
         let Some(Set(set)) = self.set(hash) else {
             return false;
         };
@@ -83,6 +88,8 @@ impl Ghost {
         if let Some(place) = place {
             set.copy_within(place + 1.., place);
             set[WAYS - 1] = 0;
+            // Another one may have its room.
+            self.left += 1;
         }
         place.is_some()
     }
@@ -135,5 +142,28 @@ mod tests {
         assert_eq!(remembered(&mut ghost, 99_900), 100);
         // Each is forgotten once.
         assert!(remembered(&mut ghost, 99_900) < 10);
+    }
+
+    /// Up to one set. The oldest age group is forgotten as a whole.
+    #[test]
+    fn few_are_remembered_as_long_as_many() {
+        for objects in 1..=25 {
+            let mut ghost = Ghost::default();
+            ghost.reset(objects);
+            (0..100).for_each(|number| ghost.remember(hash(number)));
+            let latest = 100 - objects as u32..100;
+            let remembered = latest.filter(|number| ghost.forget(hash(*number))).count();
+            assert!(remembered >= objects - objects / 4, "{remembered} of {objects}");
+        }
+    }
+
+    #[test]
+    fn what_is_forgotten_leaves_its_room() {
+        let mut ghost = Ghost::default();
+        ghost.reset(3200);
+        (0..3200).for_each(|number| ghost.remember(hash(number)));
+        (800..2400).for_each(|number| _ = ghost.forget(hash(number)));
+        (3200..4600).for_each(|number| ghost.remember(hash(number)));
+        assert!((0..800).filter(|number| ghost.forget(hash(*number))).count() > 700);
     }
 }

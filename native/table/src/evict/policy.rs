@@ -176,7 +176,8 @@ impl<T: Item> S3Fifo<T> {
     }
 
     fn admit(&mut self, item: T) -> bool {
-        // Until the first eviction nothing is remembered, and both queues grow together.
+        // Until the first eviction nothing is remembered, and new objects go to the main queue, too, once the small one has its share. The
+        // paper has them all in the small queue, of which nearly all must leave then. So its authors changed this in their simulator.
         let is_main = match self.has_evicted {
             false => self.is_small_large(),
             true => self.ghost.forget(item.hash()),

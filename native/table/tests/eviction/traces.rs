@@ -73,6 +73,17 @@ fn zipf(exponent: f64) -> Vec<u32> {
     (0..REQUESTS).map(|_| zipf.rank()).collect()
 }
 
+/// The lengths of loops, in percent of the cache's limit.
+#[allow(dead_code, reason = "not all that share this module have loops")]
+pub const LOOPS: [usize; 9] = [50, 90, 100, 110, 120, 150, 180, 200, 300];
+
+/// Goes through the same keys again and again.
+#[allow(dead_code, reason = "as above")]
+pub fn one_loop(limit: usize, percent: usize) -> Vec<u32> {
+    let keys = (limit * percent / 100) as u32;
+    (0..20).flat_map(|_| 0..keys).collect()
+}
+
 /// Goes through ranges of keys again and again. Some are smaller than the caches, some are larger. One request in four is for any key.
 fn loops() -> Vec<u32> {
     let ranges: [Range<u32>; 4] = [0..800, 2000..3500, 5000..14_000, 20_000..35_000];

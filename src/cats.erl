@@ -144,8 +144,8 @@
 %% What a table may hold. Bytes are those of memory, with those of binaries outside of the table.
 -type policy() :: s3_fifo | sieve | clock | none.
 %% Which objects a table with a limit evicts. With `none' it evicts none, and refuses what would pass the limit.
--type lifetime() :: (Milliseconds :: pos_integer()) | infinity.
-%% How long an object lives.
+-type lifetime() :: 1..1099511627775 | infinity.
+%% How long an object lives, in milliseconds.
 -type insert_options() :: #{ttl => lifetime()}.
 %% How long the objects of {@link insert/3} live. By default as long as the table's option says.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id | idle
@@ -265,7 +265,7 @@
 %% A table keeps 256 places and as many meetings. What is rare gets lost, so that their waits may be less than all.
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
--type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => non_neg_integer(), retry => boolean(),
+-type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => 0..1099511627775, retry => boolean(),
                            refresh_timeout => 1..4294967295 | infinity}.
 %% See {@link fetch/4}. Times are in milliseconds.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).

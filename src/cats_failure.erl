@@ -174,13 +174,13 @@ explain(Reason, removed, [Table], Cause) ->
 explain(badarg, _Function, _Arguments, no_expiry) ->
     #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>};
 explain(badarg, insert, [_Table, _Objects, _Options], no_insert_options) ->
-    #{3 => <<"not a map with ttl: a positive number of milliseconds, or infinity">>};
+    #{3 => <<"not a map with ttl: from 1 to 1099511627775 milliseconds, or infinity">>};
 explain(badarg, contention, _Arguments, no_contention) ->
     #{1 => <<"contention is known of tables with engine hash or ca, not of snapshots">>};
 explain(badarg, contention, _Arguments, no_time) ->
     #{2 => <<"not a number of milliseconds below 2^32">>};
 explain(badarg, _Function, _Arguments, no_time) ->
-    #{3 => <<"neither a positive number of milliseconds nor infinity">>};
+    #{3 => <<"neither from 1 to 1099511627775 milliseconds nor infinity">>};
 explain(badarg, fetch, _Arguments, nested) ->
     #{2 => <<"the function fetches the key for which it makes the object">>};
 explain(badarg, fetch, _Arguments, {circle, Places}) ->
@@ -188,8 +188,8 @@ explain(badarg, fetch, _Arguments, {circle, Places}) ->
     #{2 => text("the function waits for itself in a circle of fetches, each of which waits for the next one: ~ts",
                 [lists:join(", ", Names)])};
 explain(badarg, fetch, _Arguments, no_fetch_options) ->
-    #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, a number of milliseconds"
-             " or infinity, stale, a number of milliseconds, and retry, a boolean">>};
+    #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at most 1099511627775"
+             " milliseconds or infinity, stale, at most 1099511627775 milliseconds, and retry, a boolean">>};
 explain(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
     #{3 => <<"the function did not return an object with the key">>};
 explain(badarg, Function, _Arguments, inside_transaction) ->
@@ -225,6 +225,8 @@ explain(badarg, select, _Arguments, no_ranges) ->
     #{1 => <<"not an ordered_set, so a transaction selects by one whole key only">>};
 explain(badarg, _Function, _Arguments, no_ranges) ->
     #{1 => <<"not an ordered_set: in a transaction only those have an order">>};
+explain(badarg, new, [_Name, _Options], {invalid_option, {Name, Time}}) when Name =:= ttl orelse Name =:= idle, is_integer(Time) ->
+    #{2 => text("invalid option: ~0tP is neither from 1 to 1099511627775 milliseconds nor infinity", [{Name, Time}, 30])};
 explain(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
     Format = case Why of
                  invalid_option -> "invalid option: ~0tP";

@@ -67,6 +67,9 @@
 %% The longest time for which a process can wait.
 -define(LONGEST, 16#FFFFFFFF).
 
+%% The longest time that an object can live, as in native/nif/src/calls/expiry.rs.
+-define(LONGEST_LIFE, 1 bsl 40 - 1).
+
 %% @doc The call with these arguments and options, or `error' if the latter are none.
 -spec call(Called :: [term()], Options :: term()) -> call() | error.
 call([_Table, _Key, Function | _] = Called, #{} = Options) ->
@@ -78,8 +81,8 @@ option(_Name, _Value, error) -> error;
 option(timeout, infinity, Call) -> Call;
 option(timeout, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST -> Call#call{deadline = deadline(Time)};
 option(ttl, infinity, Call) -> Call#call{ttl = infinity};
-option(ttl, Time, Call) when is_integer(Time), Time > 0 -> Call#call{ttl = Time};
-option(stale, Time, Call) when is_integer(Time), Time >= 0 -> Call#call{stale = Time};
+option(ttl, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST_LIFE -> Call#call{ttl = Time};
+option(stale, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE -> Call#call{stale = Time};
 option(retry, Retry, Call) when is_boolean(Retry) -> Call#call{retry = Retry};
 option(refresh_timeout, infinity, Call) -> Call#call{refresh_timeout = infinity};
 option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST -> Call#call{refresh_timeout = Time};

@@ -7,13 +7,16 @@ use cats_sync::clock;
 use cats_table::Lifetime;
 use cats_term::Scratch;
 
+/// The longest time in milliseconds. The sum of two of them and of the clock fits a lease, so each time is kept exactly.
+const LONGEST: u64 = (1 << 40) - 1;
+
 /// Milliseconds, or `infinity`.
 pub(super) fn lifetime(time: Term) -> Option<Lifetime> {
     match time == atoms::infinity() {
         true => Some(Lifetime::Infinity),
         false => {
             let time = u64::try_from(time.small_integer()?).ok()?;
-            (time > 0).then_some(Lifetime::Milliseconds(time))
+            (1..=LONGEST).contains(&time).then_some(Lifetime::Milliseconds(time))
         }
     }
 }
@@ -136,7 +139,8 @@ pub fn count_fetch(env: Env, &[table, what]: &[Term; 2]) -> Result<Term, Failure
 /// Milliseconds, perhaps 0.
 fn duration(env: Env, time: Term) -> Result<u64, Failure> {
     let time = time.small_integer().and_then(|time| u64::try_from(time).ok());
-    time.ok_or_else(|| Failure::Bad(env.atom("no_time")))
+    time.filter(|time| *time <= LONGEST)
+        .ok_or_else(|| Failure::Bad(env.atom("no_time")))
 }
 
 /// Stops the clock of leases at a time in milliseconds, or lets it go on: `false`. For tests. Returns the time.

@@ -439,7 +439,7 @@ engines() ->
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple())) -> Object :: tuple().
 fetch(Table, Key, Fun) when is_function(Fun, 1) ->
     %% As cats_fetch:fetch/3, without its calls.
-    case cats_nif:lookup_to_update(Table, Key) of
+    case cats_nif:lookup_to_fetch(Table, Key) of
         [Object] -> Object;
         false -> cats_fetch:miss(Table, Key, cats_fetch:call([Table, Key, Fun], #{}));
         ?FAILED(_, _) -> cats_fetch:fetch(Table, Key, cats_fetch:call([Table, Key, Fun], #{}))

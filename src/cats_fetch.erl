@@ -67,7 +67,7 @@
 %% The longest time for which a process can wait.
 -define(LONGEST, 16#FFFFFFFF).
 
-%% The longest time that an object can live, as in native/nif/src/calls/expiry.rs.
+%% The longest time that an object can live, as in native/table/src/operations/expiry.rs.
 -define(LONGEST_LIFE, 1 bsl 40 - 1).
 
 %% @doc The call with these arguments and options, or `error' if the latter are none.
@@ -249,7 +249,7 @@ store(Table, Key, Made, Call) ->
 
 %% The object of a key, and whether it has ended, or `false'.
 find(Table, Key, #call{ttl = default, stale = 0, called = Called}) ->
-    Found = ?RESULT(cats_nif:lookup_to_update(Table, Key), lookup_to_update, fetch, Called),
+    Found = ?RESULT(cats_nif:lookup_to_fetch(Table, Key), lookup_to_fetch, fetch, Called),
     case Found of
         [Object] -> {Object, false};
         false -> false

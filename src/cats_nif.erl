@@ -28,6 +28,7 @@
     lookup_many/2,
     member/2,
     take/2,
+    lookup_to_fetch/2,
     lookup_to_update/2,
     lookup_to_update/3,
     insert_absent/3,
@@ -354,6 +355,10 @@ member(_Table, _Key) -> not_loaded().
 
 -spec take(table(), term()) -> outcome([tuple()]).
 take(_Table, _Key) -> not_loaded().
+
+%% @doc As {@link lookup_to_update/2}, but counts as a use of the object.
+-spec lookup_to_fetch(table(), term()) -> outcome([tuple()] | false).
+lookup_to_fetch(_Table, _Key) -> not_loaded().
 
 %% @doc A list of the object of a key, or `false'. Fails where the caller may not write, and where a key may have several objects.
 -spec lookup_to_update(table(), term()) -> outcome([tuple()] | false).

@@ -325,7 +325,7 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
     Calls =
         [{Function, [Table]} || Function <- [delete, delete_all_objects, first, last, first_lookup, last_lookup, removed, claim, adaptations,
                                              record, recorded], Table <- Tables]
-        ++ [{Function, [Table, 3]} || Function <- [delete, lookup, member, take, lookup_to_update, ttl, next, prev, next_lookup, prev_lookup,
+        ++ [{Function, [Table, 3]} || Function <- [delete, lookup, member, take, lookup_to_fetch, lookup_to_update, ttl, next, prev, next_lookup, prev_lookup,
                                                    rank, nth, slot], Table <- Tables]
         ++ [{Function, [Table, {3, 3, [3]}]} || Function <- [delete_object, insert, insert_new, remove, next_objects, prev_objects],
                                                 Table <- Tables]

@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("common_test/include/ct.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([like_a_model/1, options/1, explanations/1, times/1, idle/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
+-export([like_a_model/1, options/1, explanations/1, times/1, idle/1, renewals/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
          transactions/1, steps_of_transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1,
          replaced_contents/1, contents_not_taken/1, stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1,
          counted_in_slices/1]).
@@ -13,7 +13,7 @@
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [like_a_model, options, explanations, times, idle, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions,
+    [like_a_model, options, explanations, times, idle, renewals, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions,
      steps_of_transactions, fetch, in_place_of_a_kept_object, files, objects_of_all_kinds, replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry,
      a_million_at_once, readers_and_writers, a_stopped_vm, counted_in_slices].
 
@@ -84,7 +84,7 @@ step() ->
     frequency([{4, {insert, object()}}, {4, {insert, object(), lifetime()}}, {2, {insert_new, object()}}, {3, {touch, key(), lifetime()}},
                {2, {delete, key()}}, {1, {take, key()}}, {2, {counter, key(), range(0, 5)}}, {1, {element, key(), value()}},
                {1, {insert_list, list(object())}}, {2, {lookup, key()}}, {4, {pass, passing()}}, {2, all}, {1, replace_all},
-               {1, {replace, key(), value()}}, {1, delete_all}, {1, {many, list(key())}}, {1, {transaction, object()}},
+               {1, {replace, key(), value()}}, {1, {update, key(), value()}}, {1, {select, key()}}, {1, delete_all}, {1, {many, list(key())}}, {1, {transaction, object()}},
                {3, {fetched, key(), oneof([0, range(1, 2000), 300000])}}]).
 
 %% What lives, by the model: the key with the object and its deadline.
@@ -123,12 +123,12 @@ step({insert, Object, Time}, Table, _, Model) ->
 step({insert_list, Objects}, Table, _, Model) ->
     true = cats:insert(Table, Objects),
     lists:foldl(fun(Object, M) -> put_object(Object, after_now(1000), M) end, Model, Objects);
-step({insert_new, Object}, Table, Kind, Model) ->
+step({insert_new, Object}, Table, _, Model) ->
     IsNew = not is_map_key(element(1, Object), Model),
     ?assertEqual(IsNew, cats:insert_new(Table, Object)),
     case IsNew of
         true -> put_object(Object, after_now(1000), Model);
-        false -> used(Kind, element(1, Object), Model)
+        false -> Model
     end;
 step({touch, Key, Time}, Table, _, Model) ->
     ?assertEqual(is_map_key(Key, Model), cats:touch(Table, Key, Time)),
@@ -181,18 +181,29 @@ step({element, Key, Value}, Table, _, Model) ->
             ?assertEqual(false, cats:update_element(Table, Key, {2, Value})),
             Model
     end;
-step({replace, Key, Value}, Table, Kind, Model) ->
+step({replace, Key, Value}, Table, _, Model) ->
     case Model of
-        #{Key := {Object, _}} ->
-            %% It reads the object.
+        #{Key := {Object, Deadline}} ->
             ?assertEqual(false, cats:replace(Table, {Key, other, other}, {Key, Value})),
-            #{Key := {_, Deadline}} = used(Kind, Key, Model),
             ?assertEqual(true, cats:replace(Table, Object, {Key, Value})),
             Model#{Key := {{Key, Value}, Deadline}};
         #{} ->
             ?assertEqual(false, cats:replace(Table, {Key, Value}, {Key, Value})),
             Model
     end;
+step({update, Key, Value}, Table, _, Model) ->
+    case Model of
+        #{Key := {Object, Deadline}} ->
+            ?assertEqual(keep, cats:update(Table, Key, fun(Old) when Old =:= Object -> keep end)),
+            ?assertEqual({Key, Value}, cats:update(Table, Key, fun(Old) when Old =:= Object -> {Key, Value} end)),
+            Model#{Key := {{Key, Value}, Deadline}};
+        #{} ->
+            ?assertEqual(false, cats:update(Table, Key, fun(_) -> error(called) end)),
+            Model
+    end;
+step({select, Key}, Table, _, Model) ->
+    ?assertEqual(found(Key, Model), cats:select(Table, [{Pattern, [], ['$_']} || Pattern <- [{Key}, {Key, '_'}, {Key, '_', '_'}]])),
+    Model;
 step({lookup, Key}, Table, Kind, Model) ->
     ?assertEqual(found(Key, Model), cats:lookup(Table, Key)),
     used(Kind, Key, Model);
@@ -370,6 +381,106 @@ idle(_Config) ->
          pass(160),
          ?assertEqual([forever, long], lists:sort([element(1, Object) || Object <- cats:tab2list(Table)]))
      end || Type <- types()].
+
+%% Which functions count as reads, and make the time longer. All others leave it as it is.
+renewals(Config) ->
+    File = filename:join(?config(priv_dir, Config), "table"),
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {idle, 1600}]),
+         Left = fun(Call, Key) ->
+                        true = cats:insert(Table, {Key, 1, a}),
+                        pass(1000),
+                        _ = Call(Table, Key),
+                        cats:ttl(Table, Key)
+                end,
+         Others = no_reads(File) ++ [Call || Type =:= ordered_set, Call <- in_order()],
+         ?assertEqual({Type, []}, {Type, [{Name, Key, Time} || {Expected, Calls} <- [{1600, reads()}, {600, Others}],
+                                                               {Name, Call} <- Calls, Key <- [key, {a, <<"key">>}],
+                                                               Time <- [Left(Call, Key)], Time =/= Expected]}),
+         true = cats:delete_all_objects(Table),
+         %% A read in a transaction counts when it is made, and not once more when the transaction looks whether it still holds.
+         true = cats:insert(Table, {key}),
+         {atomic, true} = cats_transaction:run(fun() ->
+                                                       [_] = cats_transaction:read(Table, key),
+                                                       pass(500),
+                                                       [] = cats_transaction:read(Table, other),
+                                                       cats_transaction:insert(Table, {third})
+                                               end),
+         ?assertEqual({Type, 1100}, {Type, cats:ttl(Table, key)}),
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+reads() ->
+    [{lookup, fun(T, K) -> [_] = cats:lookup(T, K) end},
+     {lookup_many, fun(T, K) -> [[_], []] = cats:lookup_many(T, [K, other]) end},
+     {lookup_element, fun(T, K) -> 1 = cats:lookup_element(T, K, 2) end},
+     {lookup_element, fun(T, K) -> 1 = cats:lookup_element(T, K, 2, default) end},
+     {lookup_elements, fun(T, K) -> [1, a] = cats:lookup_elements(T, K, [2, 3]) end},
+     {member, fun(T, K) -> true = cats:member(T, K) end},
+     {fetch, fun(T, K) -> {K, 1, a} = cats:fetch(T, K, fun(_) -> error(called) end) end},
+     {fetch, fun(T, K) -> {K, 1, a} = cats:fetch(T, K, fun(_) -> error(called) end, #{ttl => 10}) end},
+     {transaction, fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:read(T, K) end) end},
+     {transaction, fun(T, K) -> {atomic, true} = cats_transaction:run(fun() -> cats_transaction:member(T, K) end) end},
+     {transaction, fun(T, K) ->
+                           Spec = [{{K, '_', '_'}, [], ['$_']}],
+                           {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:select(T, Spec) end)
+                   end},
+     {transaction, fun(T, K) ->
+                           {atomic, [_]} = cats_transaction:run(fun() -> [] = cats_transaction:read(T, other), cats_transaction:read(T, K) end)
+                   end}].
+
+no_reads(File) ->
+    Spec = fun(K, Result) -> [{{K, '_', '_'}, [], [Result]}] end,
+    [{select, fun(T, K) -> [_] = cats:select(T, Spec(K, '$_')) end},
+     {select, fun(T, K) -> {[_], _} = cats:select(T, Spec(K, '$_'), 1) end},
+     {select_of_keys, fun(T, K) -> [_] = cats:select(T, Spec(K, '$_') ++ Spec(other, '$_')) end},
+     {select_reverse, fun(T, K) -> [_] = cats:select_reverse(T, Spec(K, '$_')) end},
+     {select_count, fun(T, K) -> 1 = cats:select_count(T, Spec(K, true)) end},
+     {select_delete, fun(T, K) -> 0 = cats:select_delete(T, Spec(K, false)) end},
+     {select_replace, fun(T, K) -> 1 = cats:select_replace(T, Spec(K, '$_')) end},
+     {select_replace, fun(T, K) -> 0 = cats:select_replace(T, [{{K, 2, '_'}, [], ['$_']}]) end},
+     {match, fun(T, K) -> [[1, a]] = cats:match(T, {K, '$1', '$2'}) end},
+     {match, fun(T, K) -> {[[1, a]], _} = cats:match(T, {K, '$1', '$2'}, 1) end},
+     {match_object, fun(T, K) -> [_] = cats:match_object(T, {K, '_', '_'}) end},
+     {match_object, fun(T, K) -> {[_], _} = cats:match_object(T, {K, '_', '_'}, 1) end},
+     {match_delete, fun(T, K) -> true = cats:match_delete(T, {K, 2, '_'}) end},
+     {walk, fun(T, K) -> K = cats:first(T), '$end_of_table' = cats:next(T, K), '$end_of_table' = cats:prev(T, K) end},
+     {walk, fun(T, K) -> {K, [_]} = cats:first_lookup(T), {K, [_]} = cats:last_lookup(T) end},
+     {foldl, fun(T, _) -> 1 = cats:foldl(fun(_, N) -> N + 1 end, 0, T) end},
+     {tab2list, fun(T, _) -> [_] = cats:tab2list(T) end},
+     {slot, fun(T, _) -> [_] = slots(T, 0) end},
+     {tab2file, fun(T, _) -> ok = cats:tab2file(T, File) end},
+     {info, fun(T, _) -> 1 = cats:info(T, size) end},
+     {snapshot, fun(T, K) -> S = cats:snapshot(T), [_] = cats:lookup(S, K), true = cats:member(S, K), true = cats:delete(S) end},
+     {update, fun(T, K) -> keep = cats:update(T, K, fun(_) -> keep end) end},
+     {update, fun(T, K) -> {K, 2, a} = cats:update(T, K, fun(Object) -> setelement(2, Object, 2) end) end},
+     {update, fun(T, K) -> keep = cats:update(T, K, fun({_, 1, a}) -> keep end, {K, 0, b}) end},
+     {update, fun(T, K) -> {K, 2, a} = cats:update(T, K, fun(Object) -> setelement(2, Object, 2) end, {K, 0, b}) end},
+     {update_fails, fun(T, K) -> {'EXIT', failed} = catch cats:update(T, K, fun(_) -> exit(failed) end) end},
+     {insert_new, fun(T, K) -> false = cats:insert_new(T, {K, 2, b}) end},
+     {insert_new, fun(T, K) -> false = cats:insert_new(T, {K, [2], b}) end},
+     {insert_new, fun(T, K) -> false = cats:insert_new(T, [{K, 2, b}]) end},
+     {insert_new, fun(T, K) -> false = cats:insert_new(T, [{other, 2, b}, {K, 2, b}]) end},
+     {replace, fun(T, K) -> true = cats:replace(T, {K, 1, a}, {K, 2, b}) end},
+     {replace, fun(T, K) -> false = cats:replace(T, {K, 2, a}, {K, 2, b}) end},
+     {replace, fun(T, K) -> false = cats:replace(T, {K, [2], a}, {K, 2, b}) end},
+     {add, fun(T, K) -> 2 = cats:add(T, K, {2, 1}) end},
+     {add, fun(T, K) -> [] = cats:add(T, K, []) end},
+     {update_counter, fun(T, K) -> 2 = cats:update_counter(T, K, {2, 1}) end},
+     {update_counter, fun(T, K) -> [] = cats:update_counter(T, K, []) end},
+     {update_element, fun(T, K) -> true = cats:update_element(T, K, {2, [1]}) end},
+     {update_element, fun(T, K) -> true = cats:update_element(T, K, []) end},
+     {delete_object, fun(T, K) -> true = cats:delete_object(T, {K, 2, a}) end}].
+
+in_order() ->
+    [{next, fun(T, K) -> {K, [_]} = cats:next_lookup(T, 1), K = cats:next(T, 1) end},
+     {prev, fun(T, K) -> {K, [_]} = cats:prev_lookup(T, <<1>>), K = cats:prev(T, <<1>>) end},
+     {range, fun(T, _) -> [_] = cats:range(T, #{}, infinity) end},
+     {nth, fun(T, K) -> {K, _, _} = cats:nth(T, 0) end},
+     {rank, fun(T, K) -> 0 = cats:rank(T, K), 1 = cats:count(T, #{}) end},
+     {transaction, fun(T, K) -> {atomic, K} = cats_transaction:run(fun() -> cats_transaction:first(T) end) end},
+     {transaction, fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:range(T, K, K) end) end}].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Walks and counts

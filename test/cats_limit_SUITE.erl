@@ -3,12 +3,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
-         used_ones_stay/1, killed_writers/1, binaries/1, held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1]).
+         used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, killed_writers,
+    [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, uses, killed_writers,
      binaries, held_terms, too_large, snapshots, emptied, ordered, expiring].
 
 init_per_suite(Config) ->
@@ -211,6 +211,36 @@ without_need_of_room(_Config) ->
          ?assertEqual(Size, cats:info(Table, size)),
          cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES]].
+
+%% The older one of two objects is evicted, unless it was used.
+uses(_Config) ->
+    Spec = fun(Key) -> [{{Key, '_'}, [], ['$_']}] end,
+    Uses = [fun(T, K) -> [_] = cats:lookup(T, K) end,
+            fun(T, K) -> true = cats:member(T, K) end,
+            fun(T, K) -> {K, 1} = cats:fetch(T, K, fun(_) -> error(called) end) end,
+            fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:read(T, K) end) end,
+            fun(T, K) -> true = cats:insert(T, {K, 2}) end,
+            fun(T, K) -> {K, 2} = cats:update(T, K, fun(_) -> {K, 2} end) end,
+            fun(T, K) -> 2 = cats:update_counter(T, K, 1) end,
+            fun(T, K) -> true = cats:touch(T, K, infinity) end],
+    Others = [fun(T, K) -> [_] = cats:select(T, Spec(K)) end,
+              fun(T, K) -> [_] = cats:match_object(T, {K, '_'}) end,
+              fun(T, K) -> keep = cats:update(T, K, fun(_) -> keep end) end,
+              fun(T, K) -> false = cats:insert_new(T, {K, 2}) end,
+              fun(T, _) -> [_, _] = cats:tab2list(T) end],
+    Stays = fun(Type, Policy, Call) ->
+                    Table = cats:new(t, [Type, {ttl, infinity}, {limit, {objects, 2}}, {evict, Policy}]),
+                    true = cats:insert(Table, {1, 1}),
+                    true = cats:insert(Table, {2, 1}),
+                    _ = Call(Table, 1),
+                    true = cats:insert(Table, {3, 1}),
+                    Keys = lists:sort([Key || {Key, _} <- cats:tab2list(Table)]),
+                    true = cats:delete(Table),
+                    Keys =:= [1, 3]
+            end,
+    ?assertEqual([], [{Expected, Type, Policy, N} || {Expected, Calls} <- [{true, Uses}, {false, Others}], {N, Call} <- lists:enumerate(Calls),
+                                                     Type <- [set, ordered_set], Policy <- [sieve, clock],
+                                                     Stays(Type, Policy, Call) =/= Expected]).
 
 %% Objects that are read or written again and again stay when many others pass by.
 used_ones_stay(_Config) ->

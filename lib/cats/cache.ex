@@ -101,7 +101,7 @@ defmodule Cats.Cache do
   @doc """
   Stores a value. With `ttl: milliseconds` it lives for a time of its own.
   """
-  @spec put(cache, key, value, ttl: pos_integer | :infinity) :: :ok
+  @spec put(cache, key, value, ttl: :cats.lifetime()) :: :ok
   def put(cache, key, value, options \\ [])
 
   def put(cache, key, value, []) do
@@ -145,8 +145,8 @@ defmodule Cats.Cache do
   """
   @spec fetch(cache, key, (key -> value), [option]) :: value
         when option:
-               {:ttl, pos_integer | :infinity}
-               | {:stale, non_neg_integer}
+               {:ttl, :cats.lifetime()}
+               | {:stale, 0..1_099_511_627_775}
                | {:timeout, timeout}
                | {:retry, boolean}
                | {:refresh_timeout, timeout}
@@ -258,7 +258,7 @@ defmodule Cats.Cache do
   @doc """
   The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none. For a cache with a limit, `ttl` or `idle`.
   """
-  @spec ttl(cache, key) :: pos_integer | :infinity | nil
+  @spec ttl(cache, key) :: :cats.lifetime() | nil
   def ttl(cache, key) do
     case :cats.ttl(cache, key) do
       :undefined -> nil
@@ -269,7 +269,7 @@ defmodule Cats.Cache do
   @doc """
   Lets the value of a key live for so many milliseconds from now on. Returns false if there is none.
   """
-  @spec touch(cache, key, pos_integer | :infinity) :: boolean
+  @spec touch(cache, key, :cats.lifetime()) :: boolean
   def touch(cache, key, ttl), do: :cats.touch(cache, key, ttl)
 
   @doc """

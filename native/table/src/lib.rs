@@ -41,5 +41,5 @@ pub use snapshot::take::{begin as begin_snapshot, is_of as is_snapshot_of, Begin
 pub use table::counters::{Operation, OPERATIONS};
 pub use table::engines::{EngineName, EngineOption, Values};
 pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
-pub use table::store::is_built;
+pub use table::store::{is_built, Unused, Use, Used};
 pub use table::{Handle, Naming, Right, Table};

@@ -4,7 +4,7 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    Addition, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple,
+    Addition, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple, Used,
 };
 use cats_term::lease::Request;
 use cats_term::{TermRef, NIL};
@@ -342,7 +342,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
             }
             Op::Lookup(key) => {
                 assert_eq!(look(key), model.lookup(key), "{op:?}");
-                let member = with_key(key, |term| handle.member(&table.probe(term)).unwrap());
+                let member = with_key(key, |term| handle.member::<Used>(&table.probe(term)).unwrap());
                 assert_eq!(member, !model.lookup(key).is_empty());
             }
             Op::Counter(key, position, increment, default) => {

@@ -5,7 +5,7 @@ mod common;
 use cats_sync::epoch;
 use cats_table::{
     reaper, Addition, Cause, Direction, ElementOp, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects,
-    Registry, Right, Selection, Table, NOBODY,
+    Registry, Right, Selection, Table, Used, NOBODY,
 };
 use cats_term::lease::Request;
 use cats_term::{small, Scratch, TermRef, View};
@@ -148,7 +148,7 @@ fn elements_that_are_changed_together_are_seen_together() {
                 read(&|handle| {
                     let mut scratch = Scratch::new();
                     // It fails if the place was locked for long, or the writer was interrupted.
-                    if let Ok(found) = handle.get(&probe(), &mut scratch) {
+                    if let Ok(found) = handle.get::<Used>(&probe(), &mut scratch) {
                         found.iter().for_each(is_state);
                     }
                 })
@@ -232,7 +232,7 @@ fn objects_that_are_changed_in_place_are_seen_whole() {
                     with_key(&Value::Int(key), |term| {
                         let mut scratch = Scratch::new();
                         // It fails if the place was locked for long.
-                        if let Ok(found) = handle.get(&table.probe(term), &mut scratch) {
+                        if let Ok(found) = handle.get::<Used>(&table.probe(term), &mut scratch) {
                             found.iter().for_each(is_state);
                         }
                     })

@@ -7,16 +7,15 @@ use cats_sync::clock;
 use cats_table::Lifetime;
 use cats_term::Scratch;
 
-/// The longest time in milliseconds. The sum of two of them and of the clock fits a lease, so each time is kept exactly.
-const LONGEST: u64 = (1 << 40) - 1;
-
 /// Milliseconds, or `infinity`.
 pub(super) fn lifetime(time: Term) -> Option<Lifetime> {
     match time == atoms::infinity() {
         true => Some(Lifetime::Infinity),
         false => {
             let time = u64::try_from(time.small_integer()?).ok()?;
-            (1..=LONGEST).contains(&time).then_some(Lifetime::Milliseconds(time))
+            (1..=Lifetime::LONGEST)
+                .contains(&time)
+                .then_some(Lifetime::Milliseconds(time))
         }
     }
 }
@@ -96,7 +95,7 @@ pub fn fetched_again(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term,
         let mut scratch = Scratch::new();
         let found = match handle.table().options().leased() {
             true => handle.fetch(probe, stale, &mut scratch)?,
-            false => handle.get(probe, &mut scratch)?.map(|object| (object, false)),
+            false => handle.get::<Used>(probe, &mut scratch)?.map(|object| (object, false)),
         };
         let Some((object, ended)) = found else {
             return Ok(atoms::false_());
@@ -139,7 +138,7 @@ pub fn count_fetch(env: Env, &[table, what]: &[Term; 2]) -> Result<Term, Failure
 /// Milliseconds, perhaps 0.
 fn duration(env: Env, time: Term) -> Result<u64, Failure> {
     let time = time.small_integer().and_then(|time| u64::try_from(time).ok());
-    time.filter(|time| *time <= LONGEST)
+    time.filter(|time| *time <= Lifetime::LONGEST)
         .ok_or_else(|| Failure::Bad(env.atom("no_time")))
 }
 

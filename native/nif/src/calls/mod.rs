@@ -6,7 +6,7 @@
 //! | `write` | insert, delete, take |
 //! | `update` | update_counter, update_element |
 //! | `notices` | removed, and option `notify` of new |
-//! | `one` | replace, remove, lookup_to_update, add |
+//! | `one` | replace, remove, lookup_to_update, lookup_to_fetch, add |
 //! | `many` | take_many, delete_many, insert_many |
 //! | `expiry` | insert/3, touch, ttl |
 //! | `flights` | what `cats_fetch` calls |
@@ -59,7 +59,8 @@ use cats_sync::events::Event;
 use cats_sync::slab::Relief;
 use cats_sync::trace;
 use cats_table::{
-    CallersKey, Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Operation, Probe, Registry, Right, Table, Time,
+    CallersKey, Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Operation, Probe, Registry, Right, Table,
+    Time, Unused, Use, Used,
 };
 use cats_term::{key_word_of_part, Block, Builder, Room, TermRef, NIL};
 use rustler::sys::*;

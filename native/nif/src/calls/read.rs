@@ -7,31 +7,32 @@ use cats_term::{equal, Scratch};
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, LOOKUP)?;
-    lookup_key(env, handle, key)
+    lookup_key::<Used>(env, handle, key)
 }
 
 #[inline(always)]
-pub(super) fn lookup_key(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
+pub(super) fn lookup_key<U: Use>(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
     match key.is_immediate() {
-        true => lookup_probe(env, handle, &handle.table().probe(TermRef::immediate(key.0)), None),
-        false => lookup_built(env, handle, key),
+        true => lookup_probe::<U>(env, handle, &handle.table().probe(TermRef::immediate(key.0)), None),
+        false => lookup_built::<U>(env, handle, key),
     }
 }
 
 #[inline(never)]
-fn lookup_built(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
+fn lookup_built<U: Use>(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
     with_callers_key(env, handle.table(), key, |probe, may_stand| {
-        lookup_probe(env, handle, probe, may_stand.then_some(key))
+        lookup_probe::<U>(env, handle, probe, may_stand.then_some(key))
     })
 }
 
-/// The objects of a key. `own` is the caller's term if it may replace a copy of an exactly equal stored key.
+/// The objects of a key. `own` is the caller's term if it may replace a copy of an exactly equal stored key. With `U`, the object of a table
+/// with one object per key counts as used.
 #[inline(always)]
-fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Term>) -> Result<Term, Failure> {
+fn lookup_probe<U: Use>(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Term>) -> Result<Term, Failure> {
     if handle.table().kind().is_bag() {
         return lookup_in_bag(env, handle, probe);
     }
-    match handle.get(probe, &mut Scratch::new())? {
+    match handle.get::<U>(probe, &mut Scratch::new())? {
         None => {
             missed(handle);
             Ok(Term(NIL))
@@ -111,7 +112,7 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
     let guard = pin();
     let handle = find(env, &guard, table, LOOKUP)?;
     match env.cell(keys) {
-        Some((key, Term(NIL))) => Ok(env.cons(lookup_key(env, handle, key)?, Term(NIL))),
+        Some((key, Term(NIL))) => Ok(env.cons(lookup_key::<Used>(env, handle, key)?, Term(NIL))),
         _ => lookup_several(env, handle, keys),
     }
 }
@@ -165,7 +166,7 @@ impl Found {
                 Ok(()) => self.take(env, handle, found.as_slice()),
             };
         }
-        match handle.get(probe, &mut Scratch::new())? {
+        match handle.get::<Used>(probe, &mut Scratch::new())? {
             None => self.take(env, handle, &[]),
             Some(object) => self.take(env, handle, &[object]),
         }
@@ -267,7 +268,7 @@ pub fn member(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
         key,
         #[inline(always)]
         move |probe| {
-            let found = handle.member(probe)?;
+            let found = handle.member::<Used>(probe)?;
             if !found {
                 missed(handle);
             }

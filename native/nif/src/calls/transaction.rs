@@ -55,7 +55,7 @@ pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Te
     let guard = pin();
     let handle = find_for_transaction(env, &guard, table, LOOKUP)?;
     if notes.0 == NIL {
-        return read::lookup_key(env, handle, key);
+        return read::lookup_key::<Used>(env, handle, key);
     }
     let found = with_probe(env, handle.table(), key, |probe| {
         read_with(env, &guard, notes, |_, found| {

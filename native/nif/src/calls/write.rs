@@ -69,7 +69,7 @@ fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<u64, Fa
             key,
             #[inline(always)]
             |probe| {
-                Ok(match handle.member(probe)? {
+                Ok(match handle.member::<Unused>(probe)? {
                     true => PRESENT,
                     false => probe.word(),
                 })

@@ -176,6 +176,7 @@ pub static FUNCTIONS: &[Function] = functions! {
     update_counter/4 => calls::update::update_counter_default,
     update_element/3 => calls::update::update_element,
     update_element/4 => calls::update::update_element_default,
+    lookup_to_fetch/2 => calls::one::lookup_to_fetch,
     lookup_to_update/2 => calls::one::lookup_to_update,
     lookup_to_update/3 => calls::one::lookup_to_update_default,
     insert_absent/3 => calls::one::insert_absent,

@@ -5,6 +5,7 @@ use crate::object::schema::Probe;
 use crate::object::{changing_element, set_in_place};
 use crate::operations::number::Number;
 use crate::operations::update::{earlier, index_of, DIGITS_LIMIT, NOTHING};
+use crate::table::store::Unused;
 use crate::table::Handle;
 use cats_term::{Builder, Elements, NewElement, Room, TermRef, View};
 use smallvec::SmallVec;
@@ -85,7 +86,7 @@ impl Handle<'_> {
         }
         let mut sums = Amounts::new();
         if increments.is_empty() {
-            return match self.member(probe)? {
+            return match self.member::<Unused>(probe)? {
                 true => Ok(sums),
                 false => Err(Cause::BadKey.into()),
             };

@@ -19,10 +19,15 @@ pub enum Time {
 }
 
 impl Time {
+    /// The longest time in milliseconds, some 34 years. The sum of two of them and of the clock fits a lease, so each is kept exactly.
+    pub const LONGEST: u64 = (1 << 40) - 1;
+
     fn number(self) -> u64 {
         match self {
-            // Beyond a century there is no end.
-            Self::Milliseconds(number) => number.min(NEVER),
+            Self::Milliseconds(number) => {
+                debug_assert!(number <= Self::LONGEST);
+                number
+            }
             Self::Infinity => NEVER,
         }
     }

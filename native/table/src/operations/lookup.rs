@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::object::group::{Filter, Group};
 use crate::object::schema::Probe;
 use crate::object::{is_group, key_of, ObjectRef, COPY_LIMIT};
+use crate::table::store::{Unused, Use, Used};
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
 use cats_term::{Scratch, TermRef};
@@ -165,11 +166,11 @@ impl<'g> Handle<'g> {
         let table = self.table;
         let fits = self
             .store()
-            .read(self.guard, probe, |entry| found.look(table, entry, patient))?;
+            .read::<Used, _>(self.guard, probe, |entry| found.look(table, entry, patient))?;
         self.looked(fits, patient, found)
     }
 
-    /// Like [`lookup`](Self::lookup), without objects that the filter rules out.
+    /// Like [`lookup`](Self::lookup), without objects that the filter rules out. Does not count as a use.
     pub(crate) fn lookup_filtered<F: Borrow<Filter>>(
         self,
         probe: &Probe<'_>,
@@ -178,7 +179,7 @@ impl<'g> Handle<'g> {
         found: &mut Objects<'g>,
     ) -> Result<(), Failure> {
         let table = self.table;
-        let fits = self.store().read(self.guard, probe, |entry| {
+        let fits = self.store().read::<Unused, _>(self.guard, probe, |entry| {
             found.look_through(table, entry, patient, &filter)
         })?;
         self.looked(fits, patient, found)
@@ -220,14 +221,14 @@ impl<'g> Handle<'g> {
     }
 
     /// The only object of a key, in a table type that allows only one. It is in the form in which it is stored, and copied to `scratch` if
-    /// it is changed in place.
+    /// it is changed in place. With `U`, it counts as used.
     #[inline(always)]
-    pub fn get<'o>(self, probe: &Probe<'_>, scratch: &'o mut Scratch) -> Result<Option<ObjectRef<'o>>, Failure>
+    pub fn get<'o, U: Use>(self, probe: &Probe<'_>, scratch: &'o mut Scratch) -> Result<Option<ObjectRef<'o>>, Failure>
     where
         'g: 'o,
     {
         // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
-        self.entry(probe)?
+        self.entry::<U>(probe)?
             .map(|entry| unsafe { ObjectRef::read_within(entry, self.table.key(), scratch) })
             .transpose()
     }
@@ -244,24 +245,24 @@ impl<'g> Handle<'g> {
         'g: 'o,
     {
         // SAFETY: as in `get`.
-        self.entry(probe)?
+        self.entry::<Used>(probe)?
             .map(|entry| unsafe { ObjectRef::read_for_element(entry, self.table.key(), index, scratch) })
             .transpose()
     }
 
     /// The entry of a key, in a table type that allows only one object.
     #[inline(always)]
-    fn entry(self, probe: &Probe<'_>) -> Result<Option<Entry>, Failure> {
+    fn entry<U: Use>(self, probe: &Probe<'_>) -> Result<Option<Entry>, Failure> {
         debug_assert!(!self.table.kind().is_bag());
-        let entry = self.store().read_entry(self.guard, probe)?;
+        let entry = self.store().read_entry::<U>(self.guard, probe)?;
         self.still_named()?;
         Ok(entry)
     }
 
-    /// Whether the key has an object.
+    /// Whether the key has an object. With `U`, that counts as used.
     #[inline(always)]
-    pub fn member(self, probe: &Probe<'_>) -> Result<bool, Failure> {
-        let entry = self.store().read_entry(self.guard, probe)?;
+    pub fn member<U: Use>(self, probe: &Probe<'_>) -> Result<bool, Failure> {
+        let entry = self.store().read_entry::<U>(self.guard, probe)?;
         self.still_named()?;
         Ok(entry.is_some())
     }

@@ -6,6 +6,8 @@ use crate::object::schema::identical;
 use crate::object::{is_changing, words_to_read, Object, ObjectRef, COPY_LIMIT};
 use crate::operations::insert::Incoming;
 use crate::table::options::Kind;
+use crate::table::store::Unused;
+
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
 use cats_term::lease::Request;
@@ -89,7 +91,9 @@ impl Handle<'_> {
             return Ok(true);
         }
         for _ in 0..ATTEMPTS {
-            let entry = self.store().read(self.guard, &incoming.probe(), |entry| entry);
+            let entry = self
+                .store()
+                .read::<Unused, _>(self.guard, &incoming.probe(), |entry| entry);
             self.still_named()?;
             let Some(entry) = entry.map_err(Failure::from)? else {
                 return Ok(false);

@@ -134,8 +134,8 @@ impl<'g> Handle<'g> {
         !layout.packed && !layout.leased
     }
 
-    /// Like [`lookup`](Self::lookup), and adds the place to `reads`. The table must have
-    /// [transactions](Self::has_transactions).
+    /// Like [`lookup`](Self::lookup), and adds the place to `reads`. Does not count as a use: what a transaction has read it looks at again
+    /// and again. The table must have [transactions](Self::has_transactions).
     pub fn lookup_in(
         self,
         reads: &mut Reads<'g>,
@@ -145,15 +145,12 @@ impl<'g> Handle<'g> {
     ) -> Result<(), Failure> {
         let (store, table) = (reads.store(self), self.table);
         let leased = self.table.options().leased();
-        let mut seen = None;
         let ((fits, state, deadline), mark) = store.read_marked(self.guard, probe, |entry| {
             let (entry, deadline) = living(leased, entry);
             // SAFETY: objects are retired through the epoch. First the state, then the object.
             let state = entry.and_then(|entry| unsafe { state(entry.body) });
-            seen = entry;
             (found.look(table, entry, patient), state, deadline)
         })?;
-        store.used(seen);
         reads.deadline = reads.deadline.min(deadline);
         reads.marks.push(mark);
         reads.states.extend(state);

@@ -24,7 +24,7 @@ use crate::snapshot::patience;
 use crate::snapshot::settled::Settled;
 use crate::table::engines::EngineName;
 use crate::table::store::leased::deadline;
-use crate::table::store::Store;
+use crate::table::store::{Store, Unused};
 use cats_engine::{Entry, Locked, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -393,7 +393,9 @@ impl Node {
     /// Whether a key is kept in this node.
     fn has(&self, guard: &Guard, probe: &Probe<'_>) -> Result<bool, Busy> {
         let copies = self.copies(guard);
-        copies.map_or(Ok(false), |copies| copies.read(guard, probe, |entry| entry.is_some()))
+        copies.map_or(Ok(false), |copies| {
+            copies.read_entry::<Unused>(guard, probe).map(|entry| entry.is_some())
+        })
     }
 
     /// Keeps what a key has, unless it is kept already. The key's place in the contents is locked, and has this entry.

@@ -27,7 +27,7 @@ use crate::object::copy::{is_tombstone, stable};
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
 use crate::table::store::other::{Expand, Look, Other};
-use crate::table::store::Store;
+use crate::table::store::{Store, Unused};
 use cats_engine::{place_of, Detached, Entry, Locked, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicU32, Ordering};
@@ -128,7 +128,7 @@ impl Snapshot {
     /// What was kept of a key.
     fn kept(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
         for copies in self.copies(guard) {
-            if let Some(entry) = copies?.read(guard, probe, |entry| entry)? {
+            if let Some(entry) = copies?.read_entry::<Unused>(guard, probe)? {
                 return Ok(Some(entry));
             }
         }

@@ -85,6 +85,25 @@ struct Watch<'g> {
 #[derive(Clone, Copy)]
 pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
 
+/// Whether a read of a key counts as a use of its object: for option `idle`, and for evictions.
+pub trait Use {
+    const COUNTS: bool;
+}
+
+/// A read that its caller asked for.
+pub struct Used;
+
+/// A look for the sake of something else, which leaves the object as it is.
+pub struct Unused;
+
+impl Use for Used {
+    const COUNTS: bool = true;
+}
+
+impl Use for Unused {
+    const COUNTS: bool = false;
+}
+
 /// A hash table of up to this number of buckets probably fits the caches, with its objects.
 const CACHED_BUCKETS: usize = 1024;
 /// The same for a tree whose nodes have this number of bytes.
@@ -219,14 +238,6 @@ impl Store {
         match &self.structure {
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => Some(leases),
             _ => None,
-        }
-    }
-
-    /// To be called after a read of a store, by another way than [`read`](Self::read), has found this entry, which lived.
-    pub fn used(&self, entry: Option<Entry>) {
-        if let (Some(leases), Some(entry)) = (self.leases(), entry) {
-            // SAFETY: the caller has read the entry under its guard.
-            leases.used(entry.body, unsafe { lease(entry) });
         }
     }
 
@@ -385,25 +396,30 @@ impl Store {
         }
     }
 
-    /// See [`Engine::read`].
+    /// See [`Engine::read`]. With `U`, what is found counts as used.
     #[inline(always)]
-    pub fn read<R>(&self, guard: &Guard, probe: &Probe<'_>, look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+    pub fn read<U: Use, R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.read(guard, probe, look),
             Structure::Ca(engine) => engine.read(guard, probe, look),
-            _ => self.read_far(guard, probe, look),
+            _ => self.read_far::<U, R>(guard, probe, look),
         }
     }
 
     /// [`read`](Self::read) of the entry itself.
     #[inline(always)]
-    pub fn read_entry(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
+    pub fn read_entry<U: Use>(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.read(guard, probe, |entry| entry),
             Structure::Ca(engine) => engine.read(guard, probe, |entry| entry),
-            _ => match self.read_entry_far(guard, probe) {
+            _ => match self.read_entry_far::<U>(guard, probe) {
                 NO_ENTRY => Ok(None),
                 BUSY => Err(Busy),
                 (key, body) => Ok(Some(Entry { key, body })),
@@ -414,18 +430,18 @@ impl Store {
     /// [`read_entry`](Self::read_entry) of a store with leases, or with an engine behind virtual functions. Returns the entry's two words, or
     /// one of two constants. Two words are returned in registers. Through memory they would cause a store-forwarding stall.
     #[inline(never)]
-    fn read_entry_far(&self, guard: &Guard, probe: &Probe<'static>) -> (u64, u64) {
+    fn read_entry_far<U: Use>(&self, guard: &Guard, probe: &Probe<'static>) -> (u64, u64) {
         // Not one result for both engines, because it would go through memory.
         match &self.structure {
-            Structure::LeasedHash(engine, leases) => living(leases, engine.read(guard, probe, |entry| entry)),
-            Structure::LeasedCa(engine, leases) => living(leases, engine.read(guard, probe, |entry| entry)),
-            _ => words(self.read_far(guard, probe, |entry| entry)),
+            Structure::LeasedHash(engine, leases) => living::<U>(leases, engine.read(guard, probe, |entry| entry)),
+            Structure::LeasedCa(engine, leases) => living::<U>(leases, engine.read(guard, probe, |entry| entry)),
+            _ => words(self.read_far::<U, _>(guard, probe, |entry| entry)),
         }
     }
 
     /// [`read`](Self::read) of a store with leases, or with an engine behind virtual functions.
     #[inline(never)]
-    fn read_far<R>(
+    fn read_far<U: Use, R>(
         &self,
         guard: &Guard,
         probe: &Probe<'static>,
@@ -448,7 +464,7 @@ impl Store {
             _ => unreachable!("read without a call"),
         };
         let (body, lease) = seen;
-        if body != 0 {
+        if U::COUNTS && body != 0 {
             leases.used(body, lease);
         }
         Ok(result)
@@ -1474,9 +1490,9 @@ fn words(entry: Result<Option<Entry>, Busy>) -> (u64, u64) {
     }
 }
 
-/// The same of an entry with a lease, which counts as used.
+/// The same of an entry with a lease. With `U`, it counts as used.
 #[inline(always)]
-fn living(leases: &Leases, entry: Result<Option<Entry>, Busy>) -> (u64, u64) {
+fn living<U: Use>(leases: &Leases, entry: Result<Option<Entry>, Busy>) -> (u64, u64) {
     let Ok(Some(found)) = entry else {
         return words(entry);
     };
@@ -1485,7 +1501,9 @@ fn living(leases: &Leases, entry: Result<Option<Entry>, Busy>) -> (u64, u64) {
     if is_expired(lease) {
         return NO_ENTRY;
     }
-    leases.used(found.body, lease);
+    if U::COUNTS {
+        leases.used(found.body, lease);
+    }
     (found.key, found.body)
 }
 

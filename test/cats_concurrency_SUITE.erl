@@ -2,6 +2,7 @@
 %% processes for SECONDS (environment, 1 by default; or MILLISECONDS), or for OPERATIONS
 %% (20000 by default).
 -module(cats_concurrency_SUITE).
+-measures([ordered_table_adapts]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([lists_are_inserted_at_once/1, new_lists_are_inserted_at_once/1, counters_add_up/1,
          one_insert_new_wins/1,

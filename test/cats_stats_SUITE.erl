@@ -1,6 +1,7 @@
 %% What cats:stats/0,1 counts: operations exactly, and rare events where they happen.
 -module(cats_stats_SUITE).
 -include_lib("stdlib/include/assert.hrl").
+-measures([waits_and_adaptation]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
          long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1, kept_when_emptied/1,

@@ -45,7 +45,7 @@
 
 %% The first version of Mnesia that saves a table of a backend when that becomes `disc_copies', and what to say of others.
 -define(SAVES, [4, 23, 3]).
--define(LOST, "Mnesia before 4.23.3 loses the contents at its next start, and older ones run on ~0p: change the table to disc_only_copies "
+-define(LOST, "Mnesia before 4.23.3 loses the contents at its next start, and older ones run on ~0p: change the table to ram_copies "
         "first, and then to disc_copies").
 
 %% The bytes that a message to a loading node has, as in Mnesia.

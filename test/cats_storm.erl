@@ -13,6 +13,7 @@
 %% | `cats_storm_calls' | single calls on keys that all write |
 %% | `cats_storm_own' | calls on keys that one process writes, compared with `ets' |
 %% | `cats_storm_sums' | transfers and counters |
+%% | `cats_storm_times' | objects whose time ends |
 %% | `cats_storm_walks' | ways through tables and snapshots |
 %% | `cats_storm_makers' | fetches and transactions |
 %% | `cats_storm_lives' | deletion, owners, copies, files |
@@ -135,7 +136,7 @@ checked(Check) ->
 %% often than all of them do. The others leave some operations out and have some more often.
 chosen_operations(Few) ->
     All = cats_storm_calls:operations() ++ cats_storm_own:operations() ++ cats_storm_sums:operations() ++ cats_storm_walks:operations()
-        ++ cats_storm_makers:operations() ++ cats_storm_lives:operations(),
+        ++ cats_storm_makers:operations() ++ cats_storm_lives:operations() ++ cats_storm_times:operations(),
     [_, Emptied | _] = Topics = [[Operation || Operation <- All, lists:member(element(2, Operation), Names)] || Names <- topics()],
     [] = All -- lists:append(Topics),
     Chosen = case Few of
@@ -155,7 +156,7 @@ as_often(Operations) ->
 %% What belongs together. The first of these is in each round, as it fits each table. The second is chosen more often, as all that a table
 %% refers to changes then.
 topics() ->
-    [[insert, insert_new, insert_many, lookup],
+    [[insert, insert_new, insert_many, lookup, brief],
      [delete_all_objects, match_delete_all, select_delete_all, init_table],
      [delete_table, revive, every_table],
      [fill],

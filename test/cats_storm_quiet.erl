@@ -2,7 +2,7 @@
 -module(cats_storm_quiet).
 
 -import(cats_storm_tables, [has/2]).
--import(cats_storm_calls, [wrong_objects/2]).
+-import(cats_storm_calls, [outcome/1, wrong_objects/2]).
 
 -export([check/0, check_gone/1, account/0]).
 
@@ -25,7 +25,7 @@ table(#{tid := Tid} = Table) ->
     case cats:info(Tid, protection) of
         private -> nothing;
         _ -> first_wrong([fun() -> contents(Table, ?TRIES) end, fun() -> limit(Table) end, fun() -> counted(Table) end,
-                          fun() -> snapshot(Table) end])
+                          fun() -> snapshot(Table) end, fun() -> room(Table, ?TRIES) end])
     end.
 
 %% All ways meet the same objects, and the size is their number. Objects may expire meanwhile.
@@ -79,6 +79,23 @@ limit(#{tid := Tid} = Table) ->
                 Bytes -> {limit, Table, Bytes, cats:info(Tid)}
             end;
         undefined -> nothing
+    end.
+
+%% When all objects are deleted, as many as the limit says have room. Those that have expired take theirs until they are freed.
+room(#{tid := Tid} = Table, Tries) ->
+    case has(wild, Table) andalso has(public, Table) andalso cats:info(Tid, limit) of
+        {objects, Limit} ->
+            true = cats:delete_many(Tid, [cats_storm_values:key(Table, Object) || Object <- cats:tab2list(Tid)]),
+            _ = cats_storm_values:writer(),
+            Options = case has(expiring, Table) of true -> [#{ttl => infinity}]; false -> [] end,
+            Insert = fun(Number) -> apply(cats, insert, [Tid, cats_storm_values:object(Table, {room, Number}) | Options]) end,
+            Inserted = outcome(fun() -> lists:foreach(Insert, lists:seq(1, Limit)) end),
+            case {Inserted, cats:info(Tid, size)} of
+                {{returned, ok}, Limit} -> nothing;
+                _ when Tries > 0 -> timer:sleep(10), room(Table, Tries - 1);
+                {_, Size} -> {room, Table, Inserted, Size}
+            end;
+        _ -> nothing
     end.
 
 counted(#{tid := Tid} = Table) ->

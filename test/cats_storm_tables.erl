@@ -4,7 +4,7 @@
 %% |---|---|
 %% | `kept' | All that concerns one key. Nobody deletes it or empties it, and it evicts nothing. So it is known what it must hold. |
 %% | `wild' | All the rest too: it is deleted, emptied, given away, and dies with its owner. Objects expire and are evicted. |
-%% | `cache' | A wild table whose objects expire. |
+%% | `cache' | A wild table whose objects expire, and may be evicted. |
 -module(cats_storm_tables).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1]).
@@ -34,7 +34,9 @@ start_round() ->
 
 %% @doc Makes a table of random options at this place, in place of the one that may be there. The caller owns it.
 -spec new(Place :: pos_integer(), kind() | cache, Listener :: pid()) -> table().
-new(Place, cache, _Listener) -> new_with(Place, wild, [one_of([set, ordered_set]), public, {one_of([ttl, idle]), one_of([30, 300, 5000])}]);
+new(Place, cache, _Listener) ->
+    Limit = perhaps(60, [{limit, {objects, one_of([50, 500])}}, {evict, one_of([s3_fifo, sieve, clock, none])}]),
+    new_with(Place, wild, [one_of([set, ordered_set]), public, {one_of([ttl, idle]), one_of([30, 300, 5000])} | Limit]);
 new(Place, Kind, Listener) -> new_with(Place, Kind, options(Kind, Listener)).
 
 new_with(Place, Kind, Options) ->

@@ -121,6 +121,7 @@ miss(Table, Key, Call) ->
             end
     end.
 
+-spec fail(Cause :: term(), call()) -> no_return().
 fail(Cause, #call{called = Called}) -> cats_failure:fail(badarg, Cause, fetch, Called).
 
 %% @private
@@ -353,11 +354,13 @@ begin_flight({Flight, Leader}, Table, Key, #call{called = Called}) ->
     ?RESULT(cats_nif:flight_begin(Table, Key, Flight, Leader), flight_begin, fetch, Called).
 
 %% Does nothing if the table is gone.
+-spec end_flight(Flight :: pid(), {cats:table() | undefined, Key :: term()}) -> ok.
 end_flight(Flight, {Table, Key}) ->
-    case cats_nif:flight_end(Table, Key, Flight) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, flight_end);
-        Ended -> Ended
-    end.
+    _ = case cats_nif:flight_end(Table, Key, Flight) of
+            ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, flight_end);
+            Ended -> Ended
+        end,
+    ok.
 
 %% `true', or the flights of a circle.
 note_wait({Flight, Leader}, #call{called = Called}) ->

@@ -6,7 +6,7 @@ use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicBool, AtomicU64, Ordering};
 use cats_table::{
     Access, Addition, Cause, Collect, Direction, ElementOp, EngineName, Failure, Handle, Host, Object, Objects,
-    OptionItem, Probe, Registry, Right, Table, Time, Tuple, WriteConcurrency,
+    OptionItem, Probe, Registry, Right, Table, Time, Tuple, Used, WriteConcurrency,
 };
 use cats_term::{small, Block, NewElement, Scratch, TermRef};
 use std::sync::Arc;
@@ -178,7 +178,7 @@ impl Place {
             Kind::Lookup | Kind::LookupElement if self.bag => handle.lookup(&probe, true, &mut objects)?,
             Kind::Lookup => {
                 let mut scratch = Scratch::new();
-                if let Some(object) = handle.get(&probe, &mut scratch)? {
+                if let Some(object) = handle.get::<Used>(&probe, &mut scratch)? {
                     answer.push(number(object.element(1).word()));
                 }
             }
@@ -188,7 +188,7 @@ impl Place {
                     answer.push(number(object.element(1).word()));
                 }
             }
-            Kind::Member => answer.push(handle.member(&probe)?.into()),
+            Kind::Member => answer.push(handle.member::<Used>(&probe)?.into()),
             Kind::Insert => handle.insert(object())?,
             Kind::InsertNew => answer.push(handle.insert_new(object())?.into()),
             Kind::Delete => handle.delete(&probe)?,

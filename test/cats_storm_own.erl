@@ -6,7 +6,7 @@
 -import(cats_storm_tables, [has/2, id/1]).
 -import(cats_storm_calls, [outcome/1, unexpected/3]).
 
--export([operations/0, check/0]).
+-export([first_wrong/1, operations/0, check/0]).
 
 -define(KEYS, 5).
 
@@ -23,6 +23,8 @@ operations() ->
 check() ->
     first_wrong([fun() -> state(Table) end || Table <- cats_storm_tables:kept(kept)] ++ [fun old_snapshots/0]).
 
+%% @doc The first that is wrong of what these find.
+-spec first_wrong([fun(() -> nothing | term())]) -> nothing | term().
 first_wrong([Check | Checks]) ->
     case Check() of
         nothing -> first_wrong(Checks);

@@ -1,6 +1,7 @@
 %% What must hold when no process uses the tables of a storm any more, and when the tables are gone.
 -module(cats_storm_quiet).
 
+-import(cats_storm_own, [first_wrong/1]).
 -import(cats_storm_tables, [has/2]).
 -import(cats_storm_calls, [outcome/1, wrong_objects/2]).
 
@@ -13,13 +14,6 @@
 check() ->
     first_wrong([fun() -> table(Table) end || Table <- cats_storm_tables:all(), cats:info(maps:get(tid, Table), id) =/= undefined]
                 ++ [fun cats_storm_sums:check/0]).
-
-first_wrong([Check | Checks]) ->
-    case Check() of
-        nothing -> first_wrong(Checks);
-        Wrong -> Wrong
-    end;
-first_wrong([]) -> nothing.
 
 table(#{tid := Tid} = Table) ->
     case cats:info(Tid, protection) of

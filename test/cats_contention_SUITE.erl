@@ -1,7 +1,7 @@
 %% Where operations on a table meet: cats:contention/1,2.
 -module(cats_contention_SUITE).
 -include_lib("stdlib/include/assert.hrl").
--measures([adaptations, no_scheduler_is_held]).
+-measures([no_scheduler_is_held]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([quiet_tree/1, quiet_hash_table/1, keys_are_in_their_strips/1, samples/1, other_engines/1, private_tables/1, bad_arguments/1,
          hot_place_of_a_tree/1, hot_key_of_a_hash_table/1, adaptations/1, growth/1, recording_ends_with_its_process/1,

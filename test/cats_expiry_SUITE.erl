@@ -830,8 +830,7 @@ readers_and_writers(_Config) ->
                                                          end)
                   end,
          _ = cats_test_lib:together([Writer(Me) || Me <- [0, 1, 2]] ++ [Reader]),
-         timer:sleep(100),
-         ?assertEqual({0, []}, {cats:info(Table, size), cats:tab2list(Table)}),
+         cats_test_lib:eventually(fun() -> {0, []} =:= {cats:info(Table, size), cats:tab2list(Table)} end),
          true = cats:delete(Table)
      end || Type <- types(), Kind <- [ttl, idle]].
 

@@ -400,7 +400,7 @@ expiring(_Config) ->
     Table = cats:new(t, [{limit, {objects, 100}}, {evict, none}, {ttl, 100}]),
     true = cats:insert(Table, [{N, N} || N <- lists:seq(1, 100)]),
     ?assertError(system_limit, cats:insert(Table, {101, 101})),
-    timer:sleep(400),
+    cats_test_lib:eventually(fun() -> cats:info(Table, size) =:= 0 end),
     true = cats:insert(Table, [{{new, N}, N} || N <- lists:seq(1, 100)]),
     ?assertEqual(100, cats:info(Table, size)).
 

@@ -108,12 +108,14 @@ pub fn adaptations(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let handle = find_recordable(env, &guard, table, INFO)?;
     let mut list = Vec::new();
     let mut result = Ok(());
+    // One time for all, so that their order in time is that in the log. For an adaptation that happens after it the difference is 0.
+    let now = Instant::now();
     handle.each_adaptation(|adaptation, key| {
         // Other threads may wait for the log, so that large keys are only made on a dirty scheduler.
         match key_list(env, key) {
             Ok(key) => list.push(env.tuple(&[
                 atoms::boolean(adaptation.split),
-                env.unsigned(adaptation.at.elapsed().as_nanos() as u64),
+                env.unsigned(now.duration_since(adaptation.at).as_nanos() as u64),
                 env.unsigned(adaptation.number as u64),
                 key,
             ])),

@@ -900,7 +900,8 @@ setopts(Table, Options) ->
 %% `$end_of_table', and a larger one fails with `badarg'.
 %%
 %% Every object is in exactly one slot, as long as no process changes the table. A hash table has at least 256
-%% slots. An `ordered_set' has one slot for each object.
+%% slots. An `ordered_set' has one slot for each object. There the cost is as for {@link nth/2}, and with other engines than `ca' it
+%% grows with `Number'.
 -spec slot(table(), non_neg_integer()) -> [Object :: tuple()] | '$end_of_table'.
 slot(Table, Number) ->
     ?RESULT(cats_nif:slot(Table, Number)).

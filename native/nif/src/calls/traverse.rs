@@ -4,6 +4,7 @@ use super::*;
 use crate::layout::equal::equals_stored;
 use cats_table::Direction;
 use cats_term::Scratch;
+use std::time::Instant;
 
 pub fn first(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     step(env, table, None, Direction::Up)
@@ -200,22 +201,14 @@ fn step_anew(env: Env, handle: Handle<'_>, object: Term, direction: Direction) -
 /// The words of objects of a snapshot that a step of a fold returns at most, if they are those of several keys.
 const RUN_WORDS: usize = 4096;
 
-/// Passing an object takes about as long as copying so many words.
-const PASSED_WORDS: usize = 8;
-
-/// The objects that a call for a slot of an ordered snapshot passes on average.
-const PASSED: usize = 64;
-
 pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, STEP)?;
     let number = number.small_integer().and_then(|number| usize::try_from(number).ok());
     let number = number.ok_or_else(bad)?;
+    let begin = Instant::now();
     let objects = handle.slot(number, on_dirty_scheduler())?;
-    if handle.table().is_snapshot() {
-        // An ordered one passes the objects from the nearest mark on.
-        account(env, number.min(PASSED) * PASSED_WORDS);
-    }
+    env.account(begin.elapsed().as_nanos() as usize);
     match objects {
         Some(objects) => tuples(env, &objects),
         None => Ok(atoms::end_of_table()),

@@ -24,7 +24,7 @@ pub enum Direction {
     Down,
 }
 
-/// The largest number of entries of an ordered table that a scheduler passes to find one by its number. They are passed leaf by leaf.
+/// The largest number of entries of an ordered table without order statistics that a scheduler passes to find one by its number.
 const SLOTS_LIMIT: usize = 50_000;
 
 /// The smallest number of slots of a hash table, which is that of ETS. Programs may expect that so many slots exist. If there are fewer
@@ -322,14 +322,17 @@ impl<'g> Handle<'g> {
     pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let store = self.store();
         let ordered = self.table.kind() == Kind::OrderedSet;
-        // A snapshot has a limit of its own.
-        if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT && store.snapshot().is_none() {
+        let found = if self.has_order_statistics() {
+            self.nth(number, false, patient)?.map(|object| vec![object])
+        } else if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT {
             return Err(Failure::Big);
-        }
-        let mut expansion = Expansion::new(patient);
-        let found = store.slot(self.guard, number, |entry, out| self.expand(entry, &mut expansion, out))?;
-        self.still_named()?;
-        expansion.finish()?;
+        } else {
+            let mut expansion = Expansion::new(patient);
+            let found = store.slot(self.guard, number, |entry, out| self.expand(entry, &mut expansion, out))?;
+            self.still_named()?;
+            expansion.finish()?;
+            found
+        };
         if found.is_some() {
             return Ok(found);
         }

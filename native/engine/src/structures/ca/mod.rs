@@ -749,14 +749,17 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         0
     }
 
-    /// O(n / 100).
+    /// See [`find_nth`](Self::find_nth).
     fn slot<T>(
         &self,
         guard: &Guard,
         number: usize,
         expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<Option<Vec<T>>, Busy> {
-        self.nth(guard, number, expand)
+        let mut out = Vec::new();
+        self.find_nth(guard, (number, false), usize::MAX, &mut out, expand)
+            .map_err(|_| Busy)?;
+        Ok((!out.is_empty()).then_some(out))
     }
 
     fn bytes(&self) -> usize {

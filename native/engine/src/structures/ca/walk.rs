@@ -770,34 +770,4 @@ impl<S: OrderedSchema> Ca<S> {
         }
         Ok(!cursor.done)
     }
-
-    pub(super) fn nth<T>(
-        &self,
-        guard: &Guard,
-        number: usize,
-        mut expand: impl FnMut(Entry, &mut Vec<T>),
-    ) -> Result<Option<Vec<T>>, Busy> {
-        let mut left = number;
-        let mut from: Option<Bound<S::Key>> = None;
-        loop {
-            // SAFETY: bounds live as long as the guard.
-            let key = from.and_then(|from| unsafe { bound(from) });
-            let mut out = Vec::new();
-            let (count, beyond) = self.walk(guard, key.map(|key| (self.schema.probe(key), true)), false, |view| {
-                out.clear();
-                if left < view.len() {
-                    expand(view.entry(left)?, &mut out);
-                }
-                Ok((view.len(), view.beyond()))
-            })?;
-            if left < count {
-                return Ok(Some(out));
-            }
-            left -= count;
-            if beyond.is_none() {
-                return Ok(None);
-            }
-            from = beyond;
-        }
-    }
 }

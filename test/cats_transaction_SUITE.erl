@@ -261,8 +261,6 @@ large(_Config) ->
 
 %% Transactions and operations outside of them, in one process.
 sequential_model(_Config) ->
-    Seed = rand:seed(exsss),
-    ct:log("seed ~p", [rand:export_seed_s(Seed)]),
     [begin
          Tables = [{cats:new(table, [Type, public | Options]), Type}
                    || Type <- [set, ordered_set], Options <- [[], [compressed]]],

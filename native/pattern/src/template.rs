@@ -8,6 +8,9 @@ use std::sync::Arc;
 /// The parts for which there is room on the processor's stack.
 const FEW: usize = 8;
 
+/// The same for parts that are nested.
+const SOME: usize = 16;
+
 /// What is built.
 #[derive(Default)]
 pub(crate) struct Template {
@@ -193,9 +196,11 @@ impl Template {
         match &self.nodes[..] {
             // Nothing in it has parts, which is the usual case.
             [root, parts @ ..] if parts.len() == root.parts() && root.parts() <= FEW => {
-                let leaf = |part| Self::leaf(part, run, bindings, values, output);
-                let made: SmallVec<[O::Term; FEW]> = parts.iter().map(leaf).collect();
-                Self::whole(root, &made, values, output)
+                let mut made = [output.term(TermRef::immediate(NIL)); FEW];
+                for (slot, part) in made.iter_mut().zip(parts) {
+                    *slot = Self::leaf(part, run, bindings, values, output);
+                }
+                Self::whole(root, &made[..parts.len()], values, output)
                     .unwrap_or_else(|| Self::leaf(root, run, bindings, values, output))
             }
             _ => self.output_nested(run, bindings, values, output),
@@ -214,8 +219,15 @@ impl Template {
         match node {
             Node::Constant(word) => output.term(run.constant(*word)),
             Node::Variable(place) => output.term(bindings[*place]),
-            Node::Object => output.object(),
             Node::Value(value) | Node::Element(value, _) => output.term(values[*value]),
+            _ => Self::other_leaf(node, bindings, output),
+        }
+    }
+
+    #[inline(never)]
+    fn other_leaf<O: Output>(node: &Node, bindings: &[TermRef<'_>], output: &mut O) -> O::Term {
+        match node {
+            Node::Object => output.object(),
             Node::Bindings(places) => {
                 let bound = places.iter().map(|&place| output.term(bindings[place]));
                 let bound: SmallVec<[_; FEW]> = bound.collect();
@@ -223,7 +235,7 @@ impl Template {
                 output.list(&bound, nil)
             }
             Node::Map(..) => output.map(&[], &[]),
-            Node::Tuple(_) | Node::List(_) => output.tuple(&[]),
+            _ => output.tuple(&[]),
         }
     }
 
@@ -250,29 +262,63 @@ impl Template {
         values: &[TermRef<'a>],
         output: &mut O,
     ) -> O::Term {
-        let mut made: SmallVec<[O::Term; FEW]> = SmallVec::new();
+        let (nil, root) = (output.term(TermRef::immediate(NIL)), (&self.nodes[0], 0));
+        if self.nodes.len() <= SOME {
+            return self.output_in(&mut [nil; SOME], &mut [root; SOME], run, bindings, values, output);
+        }
+        self.output_in(
+            &mut filled(nil, self.nodes.len()),
+            &mut filled(root, self.nodes.len()),
+            run,
+            bindings,
+            values,
+            output,
+        )
+    }
+
+    /// `made` and `open` have room for all nodes.
+    #[inline(always)]
+    fn output_in<'a, 't, O: Output>(
+        &'t self,
+        // What is made and not yet in a whole.
+        made: &mut [O::Term],
         // The nodes whose parts are being made, each inside the one before, and the first part of each.
-        let mut open: SmallVec<[(&Node, usize); 4]> = SmallVec::new();
+        open: &mut [(&'t Node, usize)],
+        run: &Run<'a>,
+        bindings: &[TermRef<'a>],
+        values: &[TermRef<'a>],
+        output: &mut O,
+    ) -> O::Term {
+        let (mut count, mut depth) = (0, 0);
         for node in &self.nodes {
             if node.parts() > 0 {
-                needed(open.try_reserve(1).ok());
-                open.push((node, made.len()));
+                open[depth] = (node, count);
+                depth += 1;
                 continue;
             }
-            needed(made.try_reserve(1).ok());
-            made.push(Self::leaf(node, run, bindings, values, output));
-            while let Some(&(node, first)) = open.last() {
-                if made.len() < first + node.parts() {
+            made[count] = Self::leaf(node, run, bindings, values, output);
+            count += 1;
+            while let Some(&(node, first)) = open[..depth].last() {
+                if count < first + node.parts() {
                     break;
                 }
-                let whole = Self::whole(node, &made[first..], values, output);
-                made.truncate(first);
-                made.extend(whole);
-                open.pop();
+                if let Some(whole) = Self::whole(node, &made[first..count], values, output) {
+                    made[first] = whole;
+                }
+                count = first + 1;
+                depth -= 1;
             }
         }
         made[0]
     }
+}
+
+/// So many times the same.
+fn filled<T: Copy>(item: T, count: usize) -> Vec<T> {
+    let mut list = Vec::new();
+    needed(list.try_reserve_exact(count).ok());
+    list.resize(count, item);
+    list
 }
 
 /// The number of nodes of the first part with all that is nested in it.

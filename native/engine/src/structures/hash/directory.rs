@@ -8,6 +8,9 @@
 //!
 //! Invariant: buckets that are not in use stay locked. These are buckets beyond the table's size, or in a segment that
 //! was given back. So a thread with a stale size cannot mistake one for a bucket in use.
+//!
+//! Orderings: one thread at a time changes the directory, under the table's lock for that, which orders what these threads read and write
+//! among themselves. So their loads are Relaxed. What others find, they publish with Release. The count of bytes orders nothing: Relaxed.
 
 use super::bucket::{self, Block, Bucket, Head};
 use cats_sync::cache_line;
@@ -92,6 +95,7 @@ impl Segment {
             Block::init(blocks, count);
         }
         bytes.fetch_add(segment_bytes(count), Ordering::Relaxed);
+        // Release, for both: publishes the buckets, and with the heads also the blocks.
         self.blocks.store(blocks.wrapping_sub(first), Ordering::Release);
         self.heads.store(heads.wrapping_sub(first), Ordering::Release);
         true
@@ -209,6 +213,7 @@ impl Directory {
             // SAFETY: the new array has this length, and belongs to this thread.
             unsafe { new.add(i).write(segment) };
         }
+        // Release: publishes the array.
         self.large.store(new, Ordering::Release);
         self.capacity.store(new_length, Ordering::Relaxed);
         bytes.fetch_add((new_length - length) * SLOT, Ordering::Relaxed);

@@ -218,7 +218,9 @@ ring(Places) ->
            end,
     Pids = [spawn_link(fun() -> Self ! {self(), cats_test_lib:cause(fun() -> cats:fetch(Table, Key, fun(_) -> Make(Number) end) end)} end)
             || {Number, {Table, Key}} <- lists:zip(lists:seq(1, length(Places)), Places)],
-    [receive {makes, Pid} -> Pid ! go end || Pid <- Pids],
+    %% Nobody goes on before all keys are being made.
+    [receive {makes, Pid} -> ok end || Pid <- Pids],
+    [Pid ! go || Pid <- Pids],
     Causes = [receive {Pid, Cause} -> Cause end || Pid <- Pids],
     cats_test_lib:eventually(fun no_flights/0),
     ?assertMatch([{circle, _}], lists:usort(Causes)),

@@ -52,6 +52,11 @@ for type <- [:set, :ordered_set, :bag] do
   9_004_500_500 = Enum.reduce(numbers, 0, fn {_, square}, sum -> sum + square end)
 end
 [] = Enum.to_list(Cats.Table.new())
+gone = Cats.Table.new()
+:cats.delete(gone.id)
+for call <- [&Enum.count/1, &({} in &1), &({1, 2} in &1), &Enum.to_list/1] do
+  ArgumentError = try do call.(gone) rescue error -> error.__struct__ end
+end
 ").
 
 caches(Config) ->
@@ -108,6 +113,7 @@ true = Other.touch(1, :infinity)
 60_000 = :cats.info(Other, :ttl)
 :ok = Supervisor.terminate_child(supervisor, Other)
 :undefined = :cats.info(Other)
+ArgumentError = try do Other.size() rescue error -> error.__struct__ end
 ").
 
 %% The page for Phoenix LiveDashboard, with a stand-in for what it uses. Its template is a text there.

@@ -253,7 +253,7 @@ defmodule Cats.Cache do
   The number of values.
   """
   @spec size(cache) :: non_neg_integer
-  def size(cache), do: :cats.info(cache, :size)
+  def size(cache), do: Enum.count(Cats.Table.wrap(cache))
 
   @doc """
   The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none. For a cache with a limit, `ttl` or `idle`.

@@ -62,10 +62,10 @@ defmodule Cats.Table do
   defp slice({results, continuation}), do: {results, continuation}
 
   defimpl Enumerable do
-    def count(table), do: {:ok, :cats.info(table.id, :size)}
+    def count(table), do: {:ok, info(table, :size)}
 
     def member?(table, object) when is_tuple(object) do
-      position = :cats.info(table.id, :keypos)
+      position = info(table, :keypos)
       {:ok, tuple_size(object) >= position and object in :cats.lookup(table.id, elem(object, position - 1))}
     end
 
@@ -74,6 +74,13 @@ defmodule Cats.Table do
     def slice(_table), do: {:error, __MODULE__}
 
     def reduce(table, accumulator, fun), do: Enumerable.reduce(Cats.Table.stream(table), accumulator, fun)
+
+    defp info(table, item) do
+      case :cats.info(table.id, item) do
+        :undefined -> raise ArgumentError, "there is no table #{inspect(table.id)}"
+        value -> value
+      end
+    end
   end
 
   defimpl Collectable do

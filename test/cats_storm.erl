@@ -16,6 +16,7 @@
 %% | `cats_storm_times' | objects whose time ends |
 %% | `cats_storm_walks' | ways through tables and snapshots |
 %% | `cats_storm_makers' | fetches and transactions |
+%% | `cats_storm_caches' | caches of Elixir |
 %% | `cats_storm_lives' | deletion, owners, copies, files |
 %% | `cats_storm_quiet' | what must hold when nobody calls |
 -module(cats_storm).
@@ -94,6 +95,7 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
     Owners = [owner(Place, Kind, Listener, one_of([0, 10, 100, 1000])) || {Place, Kind} <- lists:zip(lists:seq(1, length(Kinds)), Kinds)],
     ok = cats_storm_worker:start_round(#{listener => Listener, directory => Directory, places => length(Kinds), progress => Progress,
                                          operations => chosen_operations(Few)}),
+    Keeper = cats_storm_caches:start_round(),
     io:format("~b workers of ~b operations, tables ~0p, kills ~p~n", [Workers, Each, Kinds, Kills]),
     Running = maps:from_list([{worker(Index, Seed, 0, Each), {Index, 0}} || Index <- lists:seq(1, Workers)]),
     Killer = spawn_link(fun() -> killer({Seed, killer}, Kills, Owners) end),
@@ -106,6 +108,7 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
     [exit_and_wait(Pid) || {_, Pid} <- ets:tab2list(cats_storm_workers)],
     [exit_and_wait(Owner) || {Owner, _} <- Owners],
     exit_and_wait(Listener),
+    exit_and_wait(Keeper),
     case Wrong of
         ok ->
             delete_all(Known),
@@ -136,7 +139,7 @@ checked(Check) ->
 %% often than all of them do. The others leave some operations out and have some more often.
 chosen_operations(Few) ->
     All = cats_storm_calls:operations() ++ cats_storm_own:operations() ++ cats_storm_sums:operations() ++ cats_storm_walks:operations()
-        ++ cats_storm_makers:operations() ++ cats_storm_lives:operations() ++ cats_storm_times:operations(),
+        ++ cats_storm_makers:operations() ++ cats_storm_lives:operations() ++ cats_storm_times:operations() ++ cats_storm_caches:operations(),
     [_, Emptied | _] = Topics = [[Operation || Operation <- All, lists:member(element(2, Operation), Names)] || Names <- topics()],
     [] = All -- lists:append(Topics),
     Chosen = case Few of
@@ -160,9 +163,10 @@ topics() ->
      [delete_all_objects, match_delete_all, select_delete_all, init_table],
      [delete_table, revive, every_table],
      [fill],
-     [rename, give_away, setopts, claim],
+     [rename, rename_kept, give_away, setopts, claim],
      [to_ets, from_ets, files],
-     [fetch],
+     [fetch, fetch_crosswise],
+     [cache_call, cache_own, cache_count, cache_end],
      [transaction, ordered_transaction],
      [transfer, move, audit, audit_snapshots, count_up],
      [own_call, own_transaction, own_state],
@@ -258,7 +262,7 @@ killer(_Seed, none, _Owners) -> receive stop -> ok end;
 killer(Seed, Pause, Owners) ->
     _ = rand:seed(exsss, erlang:phash2(Seed, 1 bsl 32)),
     Mortal = [Owner || {Owner, Table} <- Owners,
-                       cats_storm_tables:has(wild, Table) orelse cats_storm_tables:has(heir, Table)],
+                       lists:any(fun(Feature) -> cats_storm_tables:has(Feature, Table) end, [wild, heir, inherited])],
     kill(Pause, Mortal).
 
 kill(Pause, Owners) ->
@@ -278,7 +282,7 @@ exit_and_wait(Pid) ->
 
 %%% What tables tell
 
-%% Takes what tables tell of removed objects.
+%% Takes what tables tell of removed objects, and the tables that it inherits.
 listen() ->
     receive
         {cats_removed, Id} ->
@@ -286,8 +290,18 @@ listen() ->
                 {returned, {Removed, Lost}} when is_integer(Lost), Lost >= 0 ->
                     lists:foreach(fun({What, Told}) -> told(Id, What, Told) end, Removed);
                 {badarg, _} -> ok
-            end,
-            listen()
+            end;
+        {'ETS-TRANSFER', Tid, _, storm} ->
+            [inherit(Table) || #{tid := Known} = Table <- cats_storm_tables:all(), Known =:= Tid]
+    end,
+    listen().
+
+%% Nobody takes away a table that is kept. Others go on to a worker at times.
+inherit(#{tid := Tid} = Table) ->
+    case {cats_storm_tables:has(kept, Table), cats:info(Tid, owner)} of
+        {true, Owner} when Owner =/= self() -> exit({wrong, {owner, Table, Owner}});
+        {true, _} -> ok;
+        {false, _} -> chance(50) andalso cats_storm_calls:outcome(fun() -> cats:give_away(Tid, cats_storm_worker:other(), storm) end)
     end.
 
 told(Id, What, Told) when What =:= expired; What =:= evicted ->

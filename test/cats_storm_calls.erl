@@ -5,8 +5,9 @@
 %% that carries it out. It returns what was wrong, or `nothing'.
 -module(cats_storm_calls).
 
--import(cats_storm_values, [uniform/1, chance/1, one_of/1, shared_key/0, object/2, value/2, position/2, pattern/3, wrong/2]).
--import(cats_storm_tables, [has/2, id/1]).
+-import(cats_storm_values, [uniform/1, chance/1, one_of/1, shared_key/0, deep/1, object/2, value/2, position/2, pattern/3,
+                            wrong/2]).
+-import(cats_storm_tables, [has/2, any_id/1]).
 
 -export([operations/0, outcome/1, unexpected/3, wrong_objects/2, wrong_objects/3, is_dead/1]).
 -export_type([operation/0, outcome/0]).
@@ -22,7 +23,7 @@ operations() ->
 
 call(Function, Arguments, Wrong, Causes, Table) ->
     cats_storm_worker:note({Function, Arguments}),
-    case outcome(fun() -> apply(cats, Function, [id(Table) | Arguments]) end) of
+    case outcome(fun() -> apply(cats, Function, [any_id(Table) | Arguments]) end) of
         {returned, Result} ->
             case Wrong(Table, Arguments, Result) of
                 nothing -> nothing;
@@ -52,7 +53,7 @@ outcome(Function) ->
 unexpected(Table, Causes, Outcome) ->
     Expected = case Outcome of
                    {badarg, {cats, Cause}} -> unexpected(Table, Causes, {badarg, Cause}) =:= nothing;
-                   {badarg, id} -> is_dead(Table);
+                   {badarg, id} -> is_missed(Table);
                    {badarg, access} -> not has(public, Table);
                    {badarg, Cause} -> lists:member(Cause, Causes);
                    system_limit -> has(limited, Table);
@@ -68,6 +69,9 @@ unexpected(Table, Causes, Outcome) ->
 %% @doc Whether a table may be gone, and is.
 -spec is_dead(cats_storm_tables:table()) -> boolean().
 is_dead(#{tid := Tid} = Table) -> has(wild, Table) andalso cats:info(Tid, id) =:= undefined.
+
+%% Whether a call may have found no such table: it is dead, or has another name by now.
+is_missed(Table) -> is_dead(Table) orelse has(renamed, Table).
 
 %% @doc What is wrong with objects that were read.
 -spec wrong_objects(cats_storm_tables:table(), [tuple()]) -> nothing | term().
@@ -135,11 +139,11 @@ calls() ->
      {1, slot, [{no, ordered}], fun(_) -> [uniform(256) - 1] end, any_objects(), []},
      {3, match_object, [], fun(T) -> [pattern(T, shared(), '_')] end, any_objects(), []},
      {3, match, [], fun(T) -> [pattern(T, shared(), '$1')] end, fun(_, _, Found) -> all_numbers(lists:append(Found)) end, []},
-     {3, select, [], fun(T) -> [[{pattern(T, shared(), '$1'), [{'>', '$1', uniform(100)}], ['$_']}]] end,
+     {3, select, [], fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'>', '$1', uniform(100)})], ['$_']}]] end,
       any_objects(), []},
-     {1, select_reverse, [], fun(T) -> [[{pattern(T, shared(), '_'), [], ['$_']}]] end, any_objects(), []},
-     {2, select_count, [], fun(T) -> [[{pattern(T, shared(), '$1'), [{'<', '$1', uniform(100)}], [true]}]] end, count(), []},
-     {2, select_delete, [], fun(T) -> [[{pattern(T, shared(), '$1'), [{'>', '$1', 50 + uniform(50)}], [true]}]] end, count(), []},
+     {1, select_reverse, [], fun(T) -> [[{pattern(T, shared(), '_'), [deep(true)], ['$_']}]] end, any_objects(), []},
+     {2, select_count, [], fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'<', '$1', uniform(100)})], [true]}]] end, count(), []},
+     {2, select_delete, [], fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'>', '$1', 50 + uniform(50)})], [true]}]] end, count(), []},
      {2, match_delete, [], fun(T) -> [pattern(T, {shared, uniform(50)}, uniform(100))] end, true(), []},
      {2, select_replace, Set, fun replacement/1, count(), []},
      {2, rank, Statistics, key(), count(), []},
@@ -200,7 +204,7 @@ replacement(#{keypos := Keypos} = Table) ->
     Kept = list_to_tuple([{element, Place, '$_'} || Place <- [1, 2, 3, 4]]),
     Body = setelement(position(counter, Table), Kept, {'+', '$1', 1}),
     {element, Keypos, '$_'} = element(Keypos, Body),
-    [[{pattern(Table, shared(), '$1'), [{'<', '$1', uniform(100)}], [{Body}]}]].
+    [[{pattern(Table, shared(), '$1'), [deep({'<', '$1', uniform(100)})], [{Body}]}]].
 
 %%% What is wrong with results
 
@@ -239,7 +243,7 @@ wrong_time(_Table, _Arguments, Time) when is_integer(Time), Time > 0 -> nothing;
 wrong_time(_Table, _Arguments, Time) when Time =:= infinity; Time =:= undefined -> nothing;
 wrong_time(_Table, _Arguments, _Time) -> time.
 
-wrong_size(Table, _Arguments, undefined) -> case is_dead(Table) of true -> nothing; false -> undefined end;
+wrong_size(Table, _Arguments, undefined) -> case is_missed(Table) of true -> nothing; false -> undefined end;
 wrong_size(#{options := Options}, _Arguments, Size) when is_integer(Size), Size >= 0 ->
     case proplists:get_value(limit, Options) of
         {objects, Limit} when Size > Limit -> {limit, Limit};

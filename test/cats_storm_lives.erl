@@ -18,6 +18,7 @@ operations() ->
      {2, init_table, [wild, {no, limited}], fun init_table/1},
      {3, fill, [wild], fun fill/1},
      {2, rename, [wild], fun(Table) -> call(Table, rename, [one_of([storm_a, storm_b, storm_c, storm_d])], [none]) end},
+     {2, rename_kept, [renamed], fun(#{place := Place} = T) -> call(T, rename, [one_of(cats_storm_tables:names(Place))], [none]) end},
      {2, give_away, [wild], fun(Table) -> call(Table, give_away, [cats_storm_worker:other(), gift], [owner, not_owner, none]) end},
      {2, setopts, [wild], fun(Table) -> call(Table, setopts, [heir()], [not_owner, none]) end},
      {3, claim, [heir], fun(Table) -> call(Table, claim, [], [owned, not_owner]) end},

@@ -3,14 +3,18 @@
 -module(cats_storm_makers).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1, shared_key/0, object/2]).
--import(cats_storm_tables, [has/2, id/1]).
+-import(cats_storm_tables, [has/2, any_id/1, id/1]).
 -import(cats_storm_calls, [outcome/1, unexpected/3, wrong_objects/3]).
 
 -export([operations/0]).
 
+%% Why a fetch is refused that would wait for itself.
+-define(IS_CIRCLE(Cause), (Cause =:= nested orelse is_tuple(Cause) andalso element(1, Cause) =:= circle)).
+
 -spec operations() -> [cats_storm_calls:operation()].
 operations() ->
     [{6, fetch, [set_like], fun fetch/1},
+     {6, fetch_crosswise, [set_like], fun fetch_crosswise/1},
      {6, transaction, [transactions], fun transaction/1},
      {3, ordered_transaction, [transactions, ordered], fun ordered_transaction/1}].
 
@@ -18,34 +22,79 @@ operations() ->
 
 fetch(Table) ->
     Key = shared_key(),
-    Object = object(Table, Key),
-    What = one_of([make, make, make, make, sleep, fail, exit, nested]),
     Nested = shared_key(),
-    Made = fun(_) ->
-                   case What of
-                       make -> ok;
-                       sleep -> timer:sleep(uniform(3));
-                       fail -> error(storm);
-                       exit -> exit(storm);
-                       nested when Nested < Key ->
-                           Fail = fun(_) -> error(storm) end,
-                           _ = outcome(fun() -> cats:fetch(id(Table), Nested, Fail, #{timeout => 100}) end);
-                       nested -> ok
-                   end,
-                   Object
-           end,
+    Within = within(fetching(one_of(set_like()), Nested, fun() -> ok end, none)),
+    {What, Make} = one_of([{make, fun() -> ok end}, {make, fun() -> ok end}, {sleep, fun() -> timer:sleep(uniform(3)) end},
+                           {fail, fun() -> error(storm) end}, {exit, fun() -> exit(storm) end}, {nested, Within}, {nested, Within}]),
     Options = fetch_options(Table),
     cats_storm_worker:note({fetch, Key, What, Nested, Options}),
-    Function = case Options of
-                   none -> fun() -> cats:fetch(id(Table), Key, Made) end;
-                   _ -> fun() -> cats:fetch(id(Table), Key, Made, Options) end
-               end,
-    case outcome(Function) of
-        {returned, Fetched} -> wrong_objects(Table, Key, [Fetched]);
-        {raised, error, storm, _} -> nothing;
-        {raised, exit, storm, _} -> nothing;
-        {raised, exit, {timeout, _}, _} when is_map_key(timeout, Options) -> nothing;
-        Outcome -> unexpected(Table, [], Outcome)
+    (fetching(Table, Key, Make, Options))().
+
+%% Processes make objects for the same few keys, and each of them fetches the others too, in its own order.
+fetch_crosswise(_Table) ->
+    Tables = set_like(),
+    Path = [{one_of(Tables), {crosswise, Number}} || {_, Number} <- lists:sort([{uniform(100), Number} || Number <- [1, 2, 3]])],
+    Options = one_of([none, none, #{retry => true}, #{timeout => 5000}]),
+    cats_storm_worker:note({fetch_crosswise, [{maps:get(place, Table), Key} || {Table, Key} <- Path], Options}),
+    [outcome(fun() -> cats:delete(id(Table), Key) end) || {Table, Key} <- Path, chance(70)],
+    Fetch = fun({Table, Key}, Within) -> fetching(Table, Key, fun() -> erlang:yield(), (within(Within))() end, Options) end,
+    (lists:foldr(Fetch, fun() -> nothing end, Path))().
+
+set_like() -> [Table || Table <- cats_storm_tables:all(), has(set_like, Table)].
+
+%% A function that fetches a key, and returns what is wrong with the outcome. The object is made by what calls this other function first.
+%% That may run in another process, so all that is by chance is known before.
+fetching(Table, Key, Make, Options) ->
+    Object = object(Table, Key),
+    Made = fun(_) -> leading({Table, Key}, Make), Object end,
+    Arguments = [any_id(Table), Key, Made | [Options || Options =/= none]],
+    fun() ->
+            try
+                wrong_objects(Table, Key, [apply(cats, fetch, Arguments)])
+            catch
+                Class:Reason:Stack ->
+                    case {outcome(fun() -> erlang:raise(Class, Reason, Stack) end), hd(Stack)} of
+                        {{badarg, Circle}, {cats, fetch, Arguments, _}} when ?IS_CIRCLE(Circle) -> wrong_circle(Circle, Table, Key);
+                        {Outcome, _} -> failed(Table, Options, Outcome)
+                    end
+            end
+    end.
+
+%% The same as a part of a function that makes an object.
+within(Fetching) ->
+    Fails = chance(10),
+    fun() ->
+            case Fetching() of
+                nothing when Fails -> error(storm);
+                nothing -> ok;
+                Wrong -> exit({wrong, Wrong})
+            end
+    end.
+
+%% How a fetch may fail, by itself or as that of another process did.
+failed(_Table, _Options, {raised, exit, {wrong, Wrong}, _}) -> Wrong;
+failed(_Table, _Options, {raised, _, storm, _}) -> nothing;
+failed(_Table, _Options, {badarg, Circle}) when ?IS_CIRCLE(Circle) -> nothing;
+failed(_Table, #{timeout := _}, {raised, exit, {timeout, _}, _}) -> nothing;
+failed(Table, _Options, Outcome) -> unexpected(Table, [], Outcome).
+
+%% Notes for which key the calling process makes an object.
+leading({#{tid := Tid}, Key}, Make) ->
+    Before = led(),
+    put(?MODULE, [{Tid, Key} | Before]),
+    try Make() after put(?MODULE, Before) end.
+
+led() -> case get(?MODULE) of undefined -> []; Places -> Places end.
+
+%% A fetch is refused only when the caller itself makes the object that is waited for in the end.
+wrong_circle(Circle, #{tid := Tid}, Key) ->
+    Places = case Circle of
+                 {circle, Named} -> Named;
+                 nested -> [{Tid, Key}]
+             end,
+    case [Place || Place <- Places, Led <- led(), Place == Led] of
+        [] when length(Places) < 10 -> {circle, Circle, {Tid, Key}, {leads, led()}};
+        _ -> nothing
     end.
 
 fetch_options(Table) ->
@@ -91,10 +140,26 @@ aborted(_Tables, Outcome) -> {transaction, Outcome}.
 
 step() ->
     Key = shared_key(),
-    {one_of([read, read, member, insert, insert, insert_list, delete, read_own, nested]), Key}.
+    {one_of([read, read, member, select, insert, insert, insert_list, delete, read_own, nested, outside]), Key}.
 
 carry_out(Table, {read, Key}) -> read(Table, Key);
 carry_out(Table, {member, Key}) -> true = is_boolean(cats_transaction:member(id(Table), Key));
+carry_out(Table, {select, {shared, _} = Key}) ->
+    Pattern = cats_storm_values:pattern(Table, Key, '$1'),
+    Found = cats_transaction:select(id(Table), [{Pattern, [cats_storm_values:deep({is_number, '$1'})], ['$_']}]),
+    Found =:= read(Table, Key) orelse exit({wrong, {select, Found}});
+carry_out(Table, {select, Key}) -> read(Table, Key);
+%% What is written by `cats' is no part of the transaction.
+carry_out(Table, {outside, Key}) ->
+    Object = object(Table, Key),
+    {Function, Arguments} = one_of([{insert, [Object]}, {delete, [Key]}]
+                                   ++ [{fetch, [Key, fun(_) -> Object end, #{timeout => 5}]} || has(set_like, Table)]),
+    case outcome(fun() -> apply(cats, Function, [any_id(Table) | Arguments]) end) of
+        {returned, _} -> ok;
+        %% No other process may commit now.
+        {badarg, inside_transaction} -> ok;
+        Outcome -> nothing =:= failed(Table, #{timeout => 5}, Outcome) orelse exit({wrong, {outside, Outcome}})
+    end;
 carry_out(Table, {insert, Key}) -> cats_transaction:insert(id(Table), object(Table, Key));
 carry_out(Table, {insert_list, Key}) -> cats_transaction:insert(id(Table), [object(Table, Key), object(Table, shared_key())]);
 carry_out(Table, {delete, Key}) -> cats_transaction:delete(id(Table), Key);

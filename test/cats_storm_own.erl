@@ -8,7 +8,7 @@
 
 -export([first_wrong/1, operations/0, check/0]).
 
--define(KEYS, 5).
+-define(KEYS, 2).
 
 -spec operations() -> [cats_storm_calls:operation()].
 operations() ->
@@ -32,8 +32,8 @@ first_wrong([Check | Checks]) ->
     end;
 first_wrong([]) -> nothing.
 
-key() -> {own, cats_storm_values:myself(), uniform(?KEYS)}.
-keys() -> [{own, cats_storm_values:myself(), Number} || Number <- lists:seq(1, ?KEYS)].
+key() -> one_of(keys()).
+keys() -> [{own, cats_storm_values:myself(), Twin} || Number <- lists:seq(1, ?KEYS), Twin <- cats_storm_values:twins(Number)].
 
 %% The table of ets that holds the same.
 model(#{place := Place, type := Type, keypos := Keypos}) ->
@@ -56,7 +56,7 @@ call(Table) ->
 same(Table, Function, Arguments) ->
     cats_storm_worker:note({own, Function, Arguments}),
     Model = model(Table),
-    case outcome(fun() -> apply(cats, Function, [id(Table) | Arguments]) end) of
+    case outcome(fun() -> apply(cats, Function, [id(Table) | deep(Arguments)]) end) of
         system_limit ->
             unexpected(Table, [], system_limit);
         Outcome ->
@@ -67,6 +67,10 @@ same(Table, Function, Arguments) ->
                 _ -> {own, Function, Arguments, Outcome, Expected}
             end
     end.
+
+%% The conditions of a match specification may be deep for cats, but not for ets.
+deep([[{Head, [Condition], Body}]]) -> [[{Head, [cats_storm_values:deep(Condition)], Body}]];
+deep(Arguments) -> Arguments.
 
 calls() ->
     Set = [set_like],
@@ -93,6 +97,7 @@ calls() ->
      {2, Set, update, fun(T) -> Key = key(), [Key, change(T, Key), object(T, Key)] end},
      {3, Set, replace, fun(T) -> Old = found(T), [Old, object(T, cats_storm_values:key(T, Old))] end},
      {2, [], match_object, fun(T) -> [cats_storm_values:pattern(T, key(), '_')] end},
+     {2, [], select, fun(T) -> [[{cats_storm_values:pattern(T, key(), '$1'), [{'>', '$1', 50}], ['$_']}]] end},
      {2, [], select_count, fun(T) -> [[{cats_storm_values:pattern(T, key(), '$1'), [{'>', '$1', 50}], [true]}]] end},
      {2, [], select_delete, fun(T) -> [[{cats_storm_values:pattern(T, key(), '$1'), [{'>', '$1', 90}], [true]}]] end}].
 
@@ -117,12 +122,15 @@ found(Table) ->
 
 %%% Transactions
 
-%% Some steps, then the end or an abort. The model is changed where they are committed.
+%% Some steps, then the end or an abort. The model is changed where they are committed. What the function writes by `cats' stays.
 transaction(Table) ->
     Steps = [step(Table) || _ <- lists:seq(1, uniform(8))],
     Aborts = chance(20),
-    cats_storm_worker:note({own_transaction, Steps, Aborts}),
+    Outside = [object(Table, {own, cats_storm_values:myself(), outside}) || not has(limited, Table), chance(30)],
+    ReadsBefore = chance(20),
+    cats_storm_worker:note({own_transaction, Steps, Aborts, Outside, ReadsBefore}),
     Run = fun() ->
+                  [write_outside(Table, Object, ReadsBefore) || Object <- Outside],
                   Results = [carry_out(cats_transaction, id(Table), Step) || Step <- Steps],
                   Aborts andalso cats_transaction:abort({aborted, Results}),
                   Results
@@ -131,19 +139,33 @@ transaction(Table) ->
     Before = ets:tab2list(Model),
     Outcome = cats_transaction:run(Run),
     Expected = [carry_out(ets, Model, Step) || Step <- Steps],
-    case Outcome of
-        {atomic, Expected} ->
-            nothing;
-        {aborted, {aborted, Expected}} when Aborts ->
-            back(Model, Before);
-        {aborted, {conflict, _}} ->
-            back(Model, Before);
-        {aborted, {system_limit, _}} ->
-            back(Model, Before),
-            unexpected(Table, [], system_limit);
-        _ ->
-            {own_transaction, Steps, Aborts, Outcome, Expected}
-    end.
+    Wrong = case Outcome of
+                {atomic, Expected} ->
+                    nothing;
+                {aborted, {aborted, Expected}} when Aborts ->
+                    back(Model, Before);
+                {aborted, {conflict, _}} ->
+                    back(Model, Before);
+                {aborted, {system_limit, _}} ->
+                    back(Model, Before),
+                    unexpected(Table, [], system_limit);
+                _ ->
+                    {own_transaction, Steps, Aborts, Outcome, Expected}
+            end,
+    true = ets:insert(Model, Outside),
+    Wrong.
+
+%% It is part of what the transaction reads later, or else the transaction must not see it.
+write_outside(Table, Object, ReadsBefore) ->
+    Key = cats_storm_values:key(Table, Object),
+    Before = [cats_transaction:read(id(Table), Key) || ReadsBefore],
+    case outcome(fun() -> cats:insert(id(Table), Object) end) of
+        {returned, true} -> ok;
+        %% No other process may commit now. The first run has written it.
+        {badarg, inside_transaction} -> cats_transaction:abort({conflict, outside})
+    end,
+    Read = cats_transaction:read(id(Table), Key),
+    [Read] =:= case ReadsBefore of true -> Before; false -> [[Object]] end orelse exit({wrong, {outside, Read, Before}}).
 
 back(Model, Objects) ->
     true = ets:delete_all_objects(Model),

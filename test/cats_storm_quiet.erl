@@ -9,11 +9,14 @@
 
 -define(TRIES, 200).
 
+%% So many looks, each after 10 milliseconds, find nothing freed when nothing is freed any more.
+-define(STILL, 3000).
+
 %% @doc What is wrong with all tables.
 -spec check() -> nothing | term().
 check() ->
     first_wrong([fun() -> table(Table) end || Table <- cats_storm_tables:all(), cats:info(maps:get(tid, Table), id) =/= undefined]
-                ++ [fun cats_storm_sums:check/0]).
+                ++ [fun cats_storm_sums:check/0, fun cats_storm_caches:check/0]).
 
 table(#{tid := Tid} = Table) ->
     case cats:info(Tid, protection) of
@@ -125,15 +128,15 @@ account() ->
               end,
     {cats:memory() + Garbage, Batches}.
 
-%% @doc What is left of tables that are all gone, beside what there was before.
+%% @doc What is left of tables that are all gone, beside what there was before, when nothing more has been freed for a time.
 -spec check_gone({integer(), integer()}) -> nothing | term().
-check_gone({Bytes, Batches} = Before) ->
-    try
-        cats_test_lib:eventually(fun() ->
-                                         {NowBytes, NowBatches} = account(),
-                                         NowBytes =< Bytes + 100000 andalso NowBatches =< Batches
-                                 end, 30000),
-        nothing
-    catch
-        error:never_happened -> {left_behind, account(), {before, Before}, [cats:info(Table) || Table <- cats:all()]}
+check_gone(Before) -> check_gone(Before, account(), ?STILL).
+
+check_gone({Bytes, Batches}, {NowBytes, NowBatches}, _Left) when NowBytes =< Bytes + 100000, NowBatches =< Batches -> nothing;
+check_gone(Before, Last, 0) -> {left_behind, Last, {before, Before}, [cats:info(Table) || Table <- cats:all()]};
+check_gone(Before, Last, Left) ->
+    timer:sleep(10),
+    case account() of
+        Last -> check_gone(Before, Last, Left - 1);
+        Now -> check_gone(Before, Now, ?STILL)
     end.

@@ -9,13 +9,14 @@
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1]).
 
--export([start/0, start_round/0, new/3, at/1, all/0, kept/1, has/2, fits/2, id/1]).
+-export([start/0, start_round/0, new/3, at/1, all/0, kept/1, has/2, fits/2, id/1, any_id/1, names/1]).
 -export_type([table/0, kind/0, feature/0]).
 
 -type kind() :: kept | wild.
 -type feature() :: kind() | set_like | bag_like | ordered | expiring | limited | bounded_bytes | transactions | snapshots | order_statistics
-                 | short_snapshots | public | stats | notify | heir.
-%% `heir': it stays without an owner when its owner ends. `bounded_bytes': its limit is one of bytes. `short_snapshots': its snapshots
+                 | short_snapshots | public | stats | notify | heir | inherited | renamed.
+%% `heir': it stays without an owner when its owner ends. `inherited': the listener owns it then. `renamed': it is kept, its name is not.
+%% `bounded_bytes': its limit is one of bytes. `short_snapshots': its snapshots
 %% may die.
 -type table() :: #{place := pos_integer(), tid := cats:tid(), name := cats:table(), origin := term(), type := cats:table_type(),
                    keypos := 1..3, options := [cats:option()], features := [feature()]}.
@@ -41,7 +42,7 @@ new(Place, Kind, Listener) -> new_with(Place, Kind, options(Kind, Listener)).
 
 new_with(Place, Kind, Options) ->
     Origin = {Place, ets:update_counter(?MODULE, generation, 1, {generation, 0})},
-    Name = one_of([storm_a, storm_b, storm_c, storm_d]),
+    Name = one_of([storm_a, storm_b, storm_c, storm_d | [Own || Kind =:= kept, Own <- names(Place) ++ names(Place)]]),
     {Id, Used} = made(Name, Options),
     Table = #{place => Place, tid => cats:info(Id, id), name => Id, origin => Origin, options => Used,
               type => cats:info(Id, type), keypos => cats:info(Id, keypos), features => []},
@@ -82,16 +83,28 @@ fits(Needs, #{features := Features}) ->
 %% @doc How a call names the table: by its name or its identifier. Only kept tables keep their names.
 -spec id(table()) -> cats:table().
 id(#{tid := Tid, name := Name} = Table) ->
-    case has(kept, Table) andalso chance(30) of
+    case has(kept, Table) andalso not has(renamed, Table) andalso chance(30) of
         true -> Name;
         false -> Tid
     end.
+
+%% @doc The same, where a table that is renamed may have another name when it is called.
+-spec any_id(table()) -> cats:table().
+any_id(#{place := Place} = Table) ->
+    case has(renamed, Table) andalso chance(50) of
+        true -> one_of(names(Place));
+        false -> id(Table)
+    end.
+
+%% @doc The names that a table at this place has when it is renamed.
+-spec names(Place :: pos_integer()) -> [atom()].
+names(Place) -> [list_to_atom("storm_" ++ integer_to_list(Place) ++ Letter) || Letter <- ["a", "b"]].
 
 %%% Options
 
 options(Kind, Listener) ->
     Type = one_of([set, set, ordered_set, ordered_set, ordered_set, bag, duplicate_bag]),
-    Plain = [Type, access(Kind), {keypos, uniform(3)}] ++ perhaps(50, {heir, keep}) ++ perhaps(30, named_table)
+    Plain = [Type, access(Kind), {keypos, uniform(3)}] ++ perhaps(70, one_of([{heir, keep}, {heir, Listener, storm}])) ++ perhaps(30, named_table)
         ++ perhaps(20, {read_concurrency, chance(50)}) ++ perhaps(40, {write_concurrency, one_of([true, false, auto])})
         ++ perhaps(20, {decentralized_counters, chance(50)})
         ++ perhaps(25, {stats, true}) ++ perhaps(15, {snapshot_limit, one_of([0, 1000, 100000])}),
@@ -124,8 +137,8 @@ perhaps(Percent, Options) ->
         false -> []
     end.
 
-features(Kind, #{tid := Tid, type := Type, options := Options}) ->
-    [Engine] = [Found || #{name := Name} = Found <- cats:engines(), Name =:= cats:info(Tid, engine)],
+features(Kind, #{place := Place, tid := Tid, name := Name, type := Type, options := Options}) ->
+    [Engine] = [Found || #{name := Called} = Found <- cats:engines(), Called =:= cats:info(Tid, engine)],
     Limit = proplists:get_value(limit, Options, none),
     Conditions =
         [{Kind, true}, {set_like, Type =:= set orelse Type =:= ordered_set}, {bag_like, Type =:= bag orelse Type =:= duplicate_bag},
@@ -135,5 +148,7 @@ features(Kind, #{tid := Tid, type := Type, options := Options}) ->
          {order_statistics, lists:member(Type, maps:get(order_statistics, Engine))},
          {short_snapshots, proplists:is_defined(snapshot_limit, Options)}, {stats, proplists:is_defined(stats, Options)},
          {notify, lists:keymember(notify, 1, Options)}, {heir, lists:member({heir, keep}, Options)},
+         {inherited, lists:keymember(heir, 1, Options) andalso not lists:member({heir, keep}, Options)},
+         {renamed, Kind =:= kept andalso lists:member(Name, names(Place))},
          {public, lists:member(public, Options)}],
     [Feature || {Feature, true} <- Conditions].

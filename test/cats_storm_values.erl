@@ -10,13 +10,15 @@
 %% | mark | `{Writer, Number}' again. Nobody writes one of both without the other. |
 -module(cats_storm_values).
 
--export([start_round/2, writer/0, myself/0, terms/0, uniform/1, chance/1, one_of/1, shared_key/0]).
+-export([start_round/2, writer/0, myself/0, terms/0, uniform/1, chance/1, one_of/1, shared_key/0, twins/1, deep/1]).
 -export([object/2, object/3, value/2, key/2, counter/2, with_counter/3, position/2, pattern/3, wrong/2, wrong/4]).
 
 %% What all processes of a storm know.
 -define(ROUND, {?MODULE, round}).
 
 -define(MOST_WRITERS, 100000).
+
+-record(twin, {number :: number(), name = <<"twin">>}).
 
 %% @doc Begins a round. Writers of earlier ones are forgotten.
 -spec start_round(Round :: term(), Keys :: pos_integer()) -> ok.
@@ -59,8 +61,16 @@ shared_key() ->
     case uniform(10) of
         1 -> one_of(cats_oracle_terms:small());
         2 -> element(uniform(min(maps:get(keys, round()), tuple_size(terms()))), terms());
+        3 -> one_of(twins(uniform(min(10, maps:get(keys, round())))));
         _ -> {shared, uniform(maps:get(keys, round()))}
     end.
+
+%% @doc Keys of which each is equal to another one, but not the same. An `ordered_set' has one object for both of them.
+-spec twins(pos_integer()) -> [term()].
+twins(Number) ->
+    lists:append([[{twin, N}, #twin{number = N}, adding(N), [N | #{a => N}]] || N <- [Number, float(Number)]]).
+
+adding(Number) -> fun(Other) -> Other + Number end.
 
 %% Equal for keys that compare equal. A fun may differ from one with an equal environment.
 normal(Float) when is_float(Float), Float == trunc(Float) -> trunc(Float);
@@ -69,6 +79,27 @@ normal(Tuple) when is_tuple(Tuple) -> list_to_tuple(normal(tuple_to_list(Tuple))
 normal(Map) when is_map(Map) -> map_size(Map);
 normal(Fun) when is_function(Fun) -> function;
 normal(Term) -> Term.
+
+%%% Match specifications
+
+%% @doc The same condition, in some cases many levels deep.
+-spec deep(Condition :: term()) -> Condition :: term().
+deep(Condition) ->
+    case chance(10) of
+        true -> nest(one_of([60, 300, 3000]), one_of(levels()), one_of(levels()), Condition);
+        false -> Condition
+    end.
+
+nest(0, _Level, _Other, Condition) -> Condition;
+nest(Depth, Level, Other, Condition) -> nest(Depth - 1, Other, Level, Level(Condition)).
+
+levels() ->
+    [fun(Condition) -> {'not', {'not', Condition}} end, fun(Condition) -> {'andalso', Condition, true} end,
+     fun(Condition) -> {'andalso', true, Condition} end, fun(Condition) -> {'orelse', Condition, false} end,
+     fun(Condition) -> {'orelse', false, Condition} end, fun(Condition) -> {'and', true, Condition} end,
+     fun(Condition) -> {'or', Condition, false} end, fun(Condition) -> {'xor', Condition, false} end,
+     fun(Condition) -> {'=:=', true, Condition} end, fun(Condition) -> {hd, [Condition]} end,
+     fun(Condition) -> {element, 1, {{Condition}}} end].
 
 %%% Objects
 

@@ -58,7 +58,7 @@ failed_walk(#{tid := Tid} = Table, Id, Outcome) ->
 all_ways(Table) -> ways(Table).
 
 ways(Table) ->
-    All = [{'_', [], ['$_']}],
+    All = [{'_', [cats_storm_values:deep({is_tuple, '$_'})], ['$_']}],
     [{tab2list, fun cats:tab2list/1},
      {next_lookup, fun(Id) -> steps(fun cats:next_lookup/2, Id, cats:first_lookup(Id)) end},
      {prev_lookup, fun(Id) -> lists:append(lists:reverse(lists_of(fun cats:prev_lookup/2, Id, cats:last_lookup(Id)))) end},

@@ -3,7 +3,7 @@
 -module(cats_attack_SUITE).
 -measures([costly_specifications]).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([dirty_calls_in_one_another/1, hostile_calls/1, forged_arguments/1, costly_specifications/1, costly_changes/1,
          results_of_another_kind/1]).

@@ -43,15 +43,10 @@ end_per_suite(Config) ->
     code:del_path(proplists:get_value(beams, Config)).
 
 sources(Directory) ->
-    lists:sort(filelib:wildcard(filename:join([root(), "bench", Directory, "*.erl"]))).
-
-%% The directory of the project: the application is in _build/default/lib/cats of it.
-root() ->
-    Ebin = filename:dirname(code:which(cats)),
-    lists:foldl(fun(_, Path) -> filename:dirname(Path) end, Ebin, lists:seq(1, 5)).
+    lists:sort(filelib:wildcard(filename:join([cats_test_lib:root(), "bench", Directory, "*.erl"]))).
 
 compile(Source, Beams) ->
-    compile:file(Source, [return, {i, filename:join(root(), "bench/vm")}, {outdir, Beams}]).
+    compile:file(Source, [return, {i, filename:join(cats_test_lib:root(), "bench/vm")}, {outdir, Beams}]).
 
 compiled_without_warnings(Config) ->
     [?assertMatch({ok, _, []}, Result) || Result <- proplists:get_value(compiled, Config)],

@@ -2,7 +2,7 @@
 %% ets. Memory is saved and given back. Readers see whole objects while counters beside packed elements change.
 -module(cats_compressed_SUITE).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([random_operations/1, elements_of_all_shapes/1, memory_is_saved/1, memory_is_given_back/1, changes_are_whole/1,
          large_elements/1, copies/1]).

@@ -25,7 +25,7 @@ end_per_suite(_Config) -> ok.
 cats() -> filename:dirname(code:which(cats)).
 
 source(Path) ->
-    filename:join([filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))), "lib", Path]).
+    filename:join([cats_test_lib:root(), "lib", Path]).
 
 evaluate(Config, Source) ->
     Arguments = ["-pa", cats(), "-pa", proplists:get_value(compiled, Config), "-e", Source],

@@ -15,7 +15,7 @@ init_per_suite(Config) -> cats_test_lib:start(Config).
 end_per_suite(_Config) -> ok.
 
 documents() ->
-    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
+    Root = cats_test_lib:root(),
     [filename:join(Root, "README.md") | filelib:wildcard(filename:join(Root, "docs/guide/*.md"))].
 
 %% The blocks of a language in a document.

@@ -3,7 +3,7 @@
 %% not have are held against the remarks of OTP 29.
 -module(cats_failure_SUITE).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, results_like_failures/1, objects_like_failures/1]).

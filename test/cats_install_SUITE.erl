@@ -44,27 +44,23 @@ link_tools(Directory, Without) ->
 
 %% The files that the application lists for its package, as rebar3_hex finds them.
 copy_package(To) ->
-    {ok, [{application, cats, Items}]} = file:consult(filename:join(root(), "src/cats.app.src")),
-    Paths = [Path || Pattern <- proplists:get_value(files, Items), Path <- filelib:wildcard(Pattern, root())],
-    Files = [File || Path <- Paths, File <- [Path | filelib:wildcard(Path ++ "/**", root())],
-                     filelib:is_regular(filename:join(root(), File)), File =/= "checksums"],
+    {ok, [{application, cats, Items}]} = file:consult(filename:join(cats_test_lib:root(), "src/cats.app.src")),
+    Paths = [Path || Pattern <- proplists:get_value(files, Items), Path <- filelib:wildcard(Pattern, cats_test_lib:root())],
+    Files = [File || Path <- Paths, File <- [Path | filelib:wildcard(Path ++ "/**", cats_test_lib:root())],
+                     filelib:is_regular(filename:join(cats_test_lib:root(), File)), File =/= "checksums"],
     [begin
          New = filename:join(To, File),
          ok = filelib:ensure_dir(New),
-         {ok, Info} = file:read_file_info(filename:join(root(), File)),
-         {ok, _} = file:copy(filename:join(root(), File), New),
+         {ok, Info} = file:read_file_info(filename:join(cats_test_lib:root(), File)),
+         {ok, _} = file:copy(filename:join(cats_test_lib:root(), File), New),
          ok = file:write_file_info(New, Info)
      end || File <- Files],
     ok.
 
-%% The directory of the project.
-root() ->
-    filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))).
-
 %% Archives and servers.
 
 name(Target) ->
-    {ok, [{application, cats, Items}]} = file:consult(filename:join(root(), "src/cats.app.src")),
+    {ok, [{application, cats, Items}]} = file:consult(filename:join(cats_test_lib:root(), "src/cats.app.src")),
     lists:concat(["cats-", proplists:get_value(vsn, Items), "-", Target, ".tar.gz"]).
 
 %% Puts an archive of a library into the directory of a server, and its checksum into the package.
@@ -427,7 +423,7 @@ end
 
 %% The block of a document of the guide that begins so.
 recipe(Document, Beginning) ->
-    {ok, Text} = file:read_file(filename:join([root(), "docs/guide", Document])),
+    {ok, Text} = file:read_file(filename:join([cats_test_lib:root(), "docs/guide", Document])),
     {match, [Recipe]} = re:run(Text, ["(?m)^```[a-z]*\\n(\\Q", Beginning, "\\E.*?)^```"], [dotall, {capture, all_but_first, list}]),
     Recipe.
 

@@ -1,7 +1,7 @@
 %% The terms that the comparison uses as keys and values. They are of every type and at the borders between
 %% representations. Some pairs are equal only for some table types, as 1 and 1.0.
 -module(cats_oracle_terms).
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -export([small/0, all/1, same/2, colliding_keys/0]).
 
 %% @doc Terms that meet each other often when keys are drawn from them.

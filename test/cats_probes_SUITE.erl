@@ -75,7 +75,7 @@ readelf(Option) -> os:cmd("LC_ALL=C readelf " ++ Option ++ " " ++ library()).
 
 library() -> filename:join(code:priv_dir(cats), "cats_nif.so").
 
-root(File) -> filename:join([filename:dirname(code:which(?MODULE)), "../../../..", File]).
+root(File) -> filename:join(cats_test_lib:root(), File).
 
 text(File) ->
     {ok, Text} = file:read_file(File),

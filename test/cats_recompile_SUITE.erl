@@ -209,7 +209,7 @@ server(Config) ->
     Ebin = filename:join([filename:dirname(Original), "my_server", "ebin"]),
     ok = file:rename(Original, filename:dirname(Ebin)),
     ok = file:rename(filename:join(Ebin, "demo.app"), filename:join(Ebin, "my_server.app")),
-    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
+    Root = cats_test_lib:root(),
     {ok, Guide} = file:read_file(filename:join(Root, "docs/guide/servers.md")),
     {match, [Recipe, Arguments]} = re:run(Guide, "(?s)```\n(\\{ok.*?)```.*?\n    erl -pa \\.\\.\\./cats/ebin (.*?) \\.\\.\\.\n",
                                           [{capture, all_but_first, list}]),

@@ -4,7 +4,7 @@
 -measures([deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody,
            emptying_a_large_table_holds_nobody, freeing_an_object_of_many_funs_holds_nobody, memory_of_small_tables]).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, freeing_an_object_of_many_funs_holds_nobody/1, memory_comes_back/1,

@@ -3,7 +3,7 @@
 %% functions and types.
 -module(cats_select_SUITE).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, several_clauses/1, deep_keys/1,

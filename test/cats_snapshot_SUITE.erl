@@ -2,7 +2,7 @@
 -module(cats_snapshot_SUITE).
 -measures([collected, takers_of_all_priorities, dropped_ones_give_memory_back]).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([a_taker_that_does_not_run/1, takers_of_all_priorities/1, released_ones_are_merged/1, memory_of_all/1,

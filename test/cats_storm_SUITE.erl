@@ -23,7 +23,7 @@ end_per_suite(_Config) -> ok.
 
 %% If it fails, the end of what it wrote tells how to repeat it.
 storm(_Config) ->
-    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
+    Root = cats_test_lib:root(),
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
     Operations = integer_to_list(cats_test_lib:environment("STORM_OPERATIONS", ?OPERATIONS)),
     Seed = integer_to_list(cats_test_lib:environment("SEED", ?SEED)),

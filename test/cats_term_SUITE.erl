@@ -5,7 +5,7 @@
 -module(cats_term_SUITE).
 -measures([batches_are_compacted, binaries]).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([
@@ -97,7 +97,7 @@ init_per_suite(Config) ->
     end.
 
 build(Config) ->
-    Root = filename:dirname(filename:dirname(proplists:get_value(source, ?MODULE:module_info(compile)))),
+    Root = cats_test_lib:root(),
     Directory = filename:join(?config(priv_dir, Config), "selftest"),
     Script = filename:join([Root, "scripts", "build-selftest"]),
     ?assertEqual({0, ""}, cats_test_lib:run(Script, [Directory, filename:dirname(code:which(cats))])),

@@ -1,8 +1,12 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
+-export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
          run/2, run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
+
+%% @doc The directory of the project.
+-spec root() -> file:filename().
+root() -> filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))).
 
 %% @doc For init_per_suite/1: chooses the tables to test. By default that is cats with the chosen engine (cats_chosen).
 %% With TABLES=ets in the environment it is ets, which shows that the tests require nothing that ets does not do.

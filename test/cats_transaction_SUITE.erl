@@ -2,7 +2,7 @@
 -module(cats_transaction_SUITE).
 -measures([deletes_by_steps, phantoms]).
 -include_lib("stdlib/include/assert.hrl").
--include("../src/cats_failure.hrl").
+-include("cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,

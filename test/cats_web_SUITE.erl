@@ -234,7 +234,7 @@ metrics_of_odd_names(Config) ->
 
 %% The dashboard for Grafana asks for what there is.
 dashboard(Config) ->
-    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
+    Root = cats_test_lib:root(),
     {ok, Text} = file:read_file(filename:join(Root, "tools/grafana/cats.json")),
     #{<<"panels">> := Panels} = decoded(Text),
     Asked = lists:usort([Name || #{<<"targets">> := Targets} <- Panels, #{<<"expr">> := Expression} <- Targets,

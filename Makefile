@@ -95,7 +95,7 @@ test-docs: docs ## check the links of the documents, and use the search of the s
 
 test-page: build ## look for a hot spot by the live page in a browser; leaves screenshots in _build/live-page
 	@scripts/deps browser
-	@/usr/bin/python3 test/live_page.py
+	@/usr/bin/python3 test/inside/live_page.py
 
 linearizability: deps-test ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
 	@scripts/linearizability

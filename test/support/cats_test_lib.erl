@@ -6,7 +6,7 @@
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
-root() -> filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))).
+root() -> filename:dirname(filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile))))).
 
 %% @doc For init_per_suite/1: chooses the tables to test. By default that is cats with the chosen engine (cats_chosen).
 %% With TABLES=ets in the environment it is ets, which shows that the tests require nothing that ets does not do.

@@ -462,7 +462,8 @@ fetch(Table, Key, Fun) ->
 %%
 %% With `stale', the first call that finds an object which has ended starts a process that runs the function and stores the
 %% new object. Until then all calls get the old one, and none waits. When the function fails, or its process is killed, the
-%% next call starts another one. In a table that is not public, the calling process runs the function itself.
+%% next call starts another one, as it does when the VM has no room for a process. In a table that is not public, the
+%% calling process runs the function itself.
 %%
 %% An object that this function has made or found with `stale' is kept for so long after its end, or for the longest such
 %% time that a call on the table has had. Only calls with `stale' see it. For all other functions it is gone at its time. A

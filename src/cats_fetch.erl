@@ -111,14 +111,26 @@ miss(Table, Key, Call) ->
             wait(Flight, Table, Key, Call);
         false ->
             Place = {cats:info(Table, id), Key},
-            Flight = spawn(?MODULE, fly, [Place, self(), infinity]),
-            case begin_flight({Flight, self()}, Table, Key, Call) of
-                true ->
-                    lead(Flight, Place, Table, Call);
-                false ->
-                    exit(Flight, kill),
-                    miss(Table, Key, Call)
+            case take_off(Place, self(), infinity, Table, Call) of
+                {begun, Flight} -> lead(Flight, Place, Table, Call);
+                not_begun -> miss(Table, Key, Call)
             end
+    end.
+
+%% Begins a flight, unless the key has one by now.
+-spec take_off(place(), Leader :: pid(), Limit :: pos_integer() | infinity, cats:table(), call()) -> {begun, Flight :: pid()} | not_begun.
+take_off({_, Key} = Place, Leader, Limit, Table, Call) ->
+    Flight = spawn(?MODULE, fly, [Place, Leader, Limit]),
+    try begin_flight({Flight, Leader}, Table, Key, Call) of
+        true ->
+            {begun, Flight};
+        false ->
+            exit(Flight, kill),
+            not_begun
+    catch
+        Class:Reason:Stack ->
+            exit(Flight, kill),
+            erlang:raise(Class, Reason, Stack)
     end.
 
 -spec fail(Cause :: term(), call()) -> no_return().
@@ -173,7 +185,13 @@ renewed(Object, Table, Key, Call) ->
     case cats:info(Table, protection) of
         public ->
             count(Table, fetch_stale),
-            flight_to(Table, Key, Call) =:= false andalso begin_renewal(Table, Key, Call),
+            %% The object is there, whether a renewal can begin or not. It cannot where there is no room for a process, where the caller
+            %% runs a transaction and may not write, and where the table has just been deleted.
+            try
+                flight_to(Table, Key, Call) =:= false andalso begin_renewal(Table, Key, Call)
+            catch
+                error:Reason when Reason =:= badarg; Reason =:= system_limit -> false
+            end,
             Object;
         _ ->
             miss(Table, Key, Call)
@@ -183,10 +201,13 @@ renewed(Object, Table, Key, Call) ->
 begin_renewal(Table, Key, #call{refresh_timeout = Limit} = Call) ->
     Place = {cats:info(Table, id), Key},
     Renewer = spawn(?MODULE, renew, [self(), get('$callers'), Place, Table, Call]),
-    Flight = spawn(?MODULE, fly, [Place, Renewer, Limit]),
-    case begin_flight({Flight, Renewer}, Table, Key, Call) of
-        true -> Renewer ! ?lead(Flight);
-        false -> [exit(Pid, kill) || Pid <- [Renewer, Flight]]
+    try take_off(Place, Renewer, Limit, Table, Call) of
+        {begun, Flight} -> Renewer ! ?lead(Flight);
+        not_begun -> exit(Renewer, kill)
+    catch
+        Class:Reason:Stack ->
+            exit(Renewer, kill),
+            erlang:raise(Class, Reason, Stack)
     end.
 
 %% @private

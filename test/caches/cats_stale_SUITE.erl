@@ -2,14 +2,15 @@
 -module(cats_stale_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
+-export([fetch_without_room/0]).
 -export([lifetimes/1, by_the_clock/1, gone_for_others/1, writes_end_it/1, one_process_renews/1, nobody_waits/1, a_failed_renewal/1,
-         killed_renewers/1, a_write_ends_a_renewal/1, slow_renewers/1, one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
+         killed_renewers/1, no_room_for_a_renewer/1, a_write_ends_a_renewal/1, slow_renewers/1, one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
          order_statistics/1, kept_as_long_as_asked/1, memory_comes_back/1, snapshots/1, counted/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal, killed_renewers,
+    [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal, killed_renewers, no_room_for_a_renewer,
      a_write_ends_a_renewal, slow_renewers, one_of_two_leads, killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked,
      memory_comes_back, snapshots, counted, explanations].
 
@@ -216,6 +217,39 @@ killed_renewers(_Config) ->
     renewer() ! {go, new},
     is_stored(Table, {key, new}),
     no_flights().
+
+%% A VM has no room for the renewer, or for its flight. Every call returns the old object, and no process stays behind.
+no_room_for_a_renewer(_Config) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["+P", "1024", "-pa" | code:get_path()]}),
+    ok = peer:call(Peer, ?MODULE, fetch_without_room, [], 60_000),
+    peer:stop(Peer).
+
+%% @private
+fetch_without_room() ->
+    {ok, _} = application:ensure_all_started(cats),
+    %% The VM tells of each process for which it has no room.
+    ok = logger:set_primary_config(level, none),
+    Table = cats:new(t, [public, {ttl, infinity}]),
+    {key, old} = cats:fetch(Table, key, make(old), #{ttl => 1, stale => 60_000}),
+    cats_test_lib:eventually(fun() -> not cats:member(Table, key) end),
+    Sleepers = fill(),
+    [begin
+         [cats_test_lib:stop(Pid, kill) || Pid <- lists:sublist(Sleepers, Room)],
+         {key, old} = cats:fetch(Table, key, never(), #{stale => 60_000})
+     end || Room <- [0, 1]],
+    cats_test_lib:eventually(fun() -> [Pid || Pid <- processes(), {_, {cats_fetch, _, _}} <- [process_info(Pid, initial_call)]] =:= [] end),
+    [exit(Pid, kill) || Pid <- Sleepers],
+    cats_test_lib:eventually(fun() -> {key, Value} = cats:fetch(Table, key, make(new), #{stale => 60_000}), Value =:= new end),
+    no_flights(),
+    ok.
+
+%% Processes that leave no room for another one.
+fill() ->
+    try spawn(fun() -> timer:sleep(infinity) end) of
+        Pid -> [Pid | fill()]
+    catch
+        error:system_limit -> []
+    end.
 
 %% A renewal that hangs keeps nobody from the key after a write.
 a_write_ends_a_renewal(_Config) ->

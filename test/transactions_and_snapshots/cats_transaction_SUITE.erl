@@ -6,7 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
-         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
+         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1, fetches_outside/1,
          preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1]).
 -export([woken/1]).
 
@@ -15,7 +15,7 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys, atoms_in_keys,
      selections, large, sequential_model, bank, counters, phantoms, moving_first, tables_change, renamed, deleted_table,
-     starvation, hopeless, writes_outside, preferred_dies, keeper_dies, preferred_goes_on, kills, left_behind,
+     starvation, hopeless, writes_outside, fetches_outside, preferred_dies, keeper_dies, preferred_goes_on, kills, left_behind,
      swallowed_conflict].
 
 init_per_suite(Config) ->
@@ -763,6 +763,25 @@ writes_outside(_Config) ->
                                 [_] = cats:lookup(Table, key),
                                 true = cats_test_lib:in_process(fun() -> cats:insert(Table, {other, 1}) end)
                         end)).
+
+%% A fetch that hits writes nothing, so the only transaction may call it, too. One that misses would write.
+fetches_outside(_Config) ->
+    Never = fun(_) -> error(called) end,
+    [begin
+         Table = cats:new(table, [public, Type, {ttl, infinity} | More]),
+         {key, 1} = cats:fetch(Table, key, fun(Key) -> {Key, 1} end),
+         {ended, 1} = cats:fetch(Table, ended, fun(Key) -> {Key, 1} end, #{ttl => 1, stale => 60_000}),
+         cats_test_lib:eventually(fun() -> not cats:member(Table, ended) end),
+         Outcome = prefer(fun() ->
+                                  cats_transaction:read(Table, other),
+                                  {ended, 1} = cats:fetch(Table, ended, Never, #{stale => 60_000}),
+                                  {key, 1} = cats:fetch(Table, key, Never, #{stale => 60_000}),
+                                  {key, 1} = cats:fetch(Table, key, Never),
+                                  cats_test_lib:cause(fun() -> cats:fetch(Table, none, Never) end)
+                          end),
+         ?assertEqual({atomic, inside_transaction}, Outcome),
+         ?assertEqual([], cats_test_lib:flights())
+     end || Type <- [set, ordered_set], More <- [[], [{stats, true}]]].
 
 %% What a function leaves in the dictionary of its process is no transaction.
 left_behind(_Config) ->

@@ -65,7 +65,7 @@ pub fn ttl(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
 /// What `fetch` with option `stale` finds: `{Object, Ended}`, or `false`. The caller may write to the table.
 pub fn fetched(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, LOOKUP_TO_UPDATE)?;
+    let handle = find(env, &guard, table, LOOKUP_TO_FETCH)?;
     handle.check_expiry()?;
     let stale = duration(env, stale)?;
     with_probe(env, handle.table(), key, |probe| {

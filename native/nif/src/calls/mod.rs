@@ -230,6 +230,8 @@ type Want = (Right, Option<Operation>);
 /// The wants of most calls.
 const LOOKUP: Want = (Right::Read, Some(Operation::Lookup));
 const LOOKUP_TO_UPDATE: Want = (Right::Write, Some(Operation::Lookup));
+/// Whoever may write may fetch. A hit writes nothing, so a transaction refuses it nowhere.
+const LOOKUP_TO_FETCH: Want = (Right::Manage, Some(Operation::Lookup));
 const STEP: Want = (Right::Read, Some(Operation::Step));
 const SCAN: Want = (Right::Read, Some(Operation::Scan));
 const INSERT: Want = (Right::Write, Some(Operation::Insert));

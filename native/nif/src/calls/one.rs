@@ -17,23 +17,29 @@ pub(super) fn check_single(table: &Table) -> Result<(), Failure> {
 
 /// A list of the object of a key, or `false`. The caller may write to the table. Does not count as a use.
 pub fn lookup_to_update(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
-    object_to_update::<Unused>(env, table, key, None)
+    object_to_update::<Unused>(env, LOOKUP_TO_UPDATE, table, key, None)
 }
 
 /// As [`lookup_to_update`], but counts as a use.
 pub fn lookup_to_fetch(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
-    object_to_update::<Used>(env, table, key, None)
+    object_to_update::<Used>(env, LOOKUP_TO_FETCH, table, key, None)
 }
 
 /// As [`lookup_to_update`], but returns the default tuple, with this key as its key, in place of `false`.
 pub fn lookup_to_update_default(env: Env, &[table, key, default]: &[Term; 3]) -> Result<Term, Failure> {
-    object_to_update::<Unused>(env, table, key, Some(default))
+    object_to_update::<Unused>(env, LOOKUP_TO_UPDATE, table, key, Some(default))
 }
 
 #[inline]
-fn object_to_update<U: Use>(env: Env, table: Term, key: Term, default: Option<Term>) -> Result<Term, Failure> {
+fn object_to_update<U: Use>(
+    env: Env,
+    want: Want,
+    table: Term,
+    key: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, LOOKUP_TO_UPDATE)?;
+    let handle = find(env, &guard, table, want)?;
     if !is_sound(env, handle, default) {
         return Err(Cause::Default.into());
     }

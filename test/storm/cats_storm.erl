@@ -121,10 +121,14 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
 
 %% A storm begins with processes that empty one cache at the same time, while it is filled.
 plan({_, Round}, Most) when Round =< 3 -> #{workers => max(3, Most), kinds => [cache], topics => at_once, each => 10000, kills => none};
-plan(_Seed, Most) ->
+%% One in three rounds has few topics, the first of which is another one each time.
+plan({_, Round}, Most) ->
     Workers = uniform(Most),
     Kinds = [kept || _ <- lists:seq(1, uniform(3) - 1)] ++ [wild || _ <- lists:seq(1, uniform(3))],
-    {Few, Each} = one_of([{true, one_of([1000, 3000, 6000])}, {emptied, 10000}, {false, one_of([100, 300, 1000])}]),
+    {Few, Each} = case Round rem 3 of
+                      1 -> {{few, Round div 3}, one_of([1000, 3000, 6000])};
+                      _ -> one_of([{emptied, 10000}, {false, one_of([100, 300, 1000])}])
+                  end,
     #{workers => Workers, kinds => Kinds, topics => Few, each => Each, kills => one_of([none, none, 50, 5])}.
 
 checked(Check) ->
@@ -135,17 +139,19 @@ checked(Check) ->
         Class:Reason:Stack -> {wrong, {Class, Reason, Stack}}
     end.
 
-%% Some rounds only fill tables and empty them, those at the begin by an exchange of all contents. Many have a few topics only, which meet more
-%% often than all of them do. The others leave some operations out and have some more often.
+%% Some rounds only fill tables and empty them, those at the begin by an exchange of all contents. Others have a few topics only, which meet
+%% more often than all of them do. The rest leave some operations out and have some more often.
 chosen_operations(Few) ->
     All = cats_storm_calls:operations() ++ cats_storm_own:operations() ++ cats_storm_sums:operations() ++ cats_storm_walks:operations()
-        ++ cats_storm_makers:operations() ++ cats_storm_lives:operations() ++ cats_storm_times:operations() ++ cats_storm_caches:operations(),
+        ++ cats_storm_makers:operations() ++ cats_storm_lives:operations() ++ cats_storm_times:operations()
+        ++ cats_storm_caches:operations(),
     [_, Emptied | _] = Topics = [[Operation || Operation <- All, lists:member(element(2, Operation), Names)] || Names <- topics()],
     [] = All -- lists:append(Topics),
     Chosen = case Few of
                  at_once -> as_often([Operation || {_, delete_all_objects, _, _} = Operation <- Emptied]);
                  emptied -> as_often(Emptied);
-                 true -> lists:append([as_often(one_of([Emptied, Emptied | Topics])) || _ <- lists:seq(1, 2)]);
+                 {few, Number} ->
+                     as_often(lists:nth(1 + Number rem length(Topics), Topics)) ++ as_often(one_of([Emptied, Emptied | Topics]));
                  false -> [setelement(1, Operation, Factor * element(1, Operation))
                            || Operation <- All, Factor <- [one_of([0, 0, 1, 1, 1, 1, 5, 20])], Factor > 0]
              end,
@@ -157,15 +163,15 @@ as_often(Operations) ->
     [setelement(1, Operation, 1 + 1000 * element(1, Operation) div Sum) || Operation <- Operations].
 
 %% What belongs together. The first of these is in each round, as it fits each table. The second is chosen more often, as all that a table
-%% refers to changes then.
+%% refers to changes then. The third comes early, as fetches that meet in a circle are rare.
 topics() ->
     [[insert, insert_new, insert_many, lookup, brief],
      [delete_all_objects, match_delete_all, select_delete_all, init_table],
+     [fetch, fetch_crosswise],
      [delete_table, revive, every_table],
      [fill],
      [rename, rename_kept, give_away, setopts, claim],
      [to_ets, from_ets, files],
-     [fetch, fetch_crosswise],
      [cache_call, cache_own, cache_count, cache_end],
      [transaction, ordered_transaction],
      [transfer, move, audit, audit_snapshots, count_up],

@@ -104,7 +104,8 @@ names(Place) -> [list_to_atom("storm_" ++ integer_to_list(Place) ++ Letter) || L
 
 options(Kind, Listener) ->
     Type = one_of([set, set, ordered_set, ordered_set, ordered_set, bag, duplicate_bag]),
-    Plain = [Type, access(Kind), {keypos, uniform(3)}] ++ perhaps(70, one_of([{heir, keep}, {heir, Listener, storm}])) ++ perhaps(30, named_table)
+    Plain = [Type, access(Kind), {keypos, uniform(3)}]
+        ++ perhaps(70, one_of([{heir, keep}, {heir, Listener, storm}])) ++ perhaps(30, named_table)
         ++ perhaps(20, {read_concurrency, chance(50)}) ++ perhaps(40, {write_concurrency, one_of([true, false, auto])})
         ++ perhaps(20, {decentralized_counters, chance(50)})
         ++ perhaps(25, {stats, true}) ++ perhaps(15, {snapshot_limit, one_of([0, 1000, 100000])}),

@@ -12,6 +12,7 @@
 %% | `dirty' | The call would take too long for a scheduler. It is made again on a dirty one. |
 %% | `settings' | The native side lacks the settings of the application. It gets them, then the function is called again. |
 %% | `returned' | No failure: in place of the arguments is a result that looks like a failure, as a stored term may. |
+%% | `inside_transaction' | If the caller is still inside the function of that transaction, the error badarg. If not, the call is made again. |
 %% | `{not_loaded, Text}' | The library could not be loaded. The error says why. The arguments are `none'. |
 %% | `system_limit' | The error of the same name. |
 %% | `{panic, Text}' | The native function has a bug. The error has this reason. |
@@ -46,6 +47,14 @@ handle(?FAILED(dirty, Arguments), Function) ->
 handle(?FAILED(settings, Arguments), Function) ->
     ok = cats_settings:pass(),
     outcome(apply(cats_nif, Function, Arguments), Function);
+handle(?FAILED(inside_transaction = Cause, Arguments), Function) ->
+    case cats_preferred:is_inside() of
+        true ->
+            {raise, badarg, Arguments, bad(Cause)};
+        false ->
+            erlang:yield(),
+            outcome(apply(cats_nif, Function, Arguments), Function)
+    end;
 handle(?FAILED({not_loaded, Text}, none), _Function) ->
     {raise, {cats_nif_not_loaded, Text}, none, [{error_info, #{module => ?MODULE}}]};
 handle(?FAILED(system_limit, Arguments), _Function) ->

@@ -9,9 +9,11 @@
 %% | has run | is told, and ends |
 %% | was killed | gets to know it by a monitor, and ends |
 %% | goes on elsewhere by `erlang:hibernate/3' | finds that the catches of the function are gone, and ends |
+%%
+%% For the last it looks each second, and before a write by the process from outside is refused.
 -module(cats_preferred).
 
--export([enter/2, leave/1, await/2, keep/2]).
+-export([enter/2, leave/1, await/2, is_inside/0, keep/2]).
 
 %% After so many milliseconds, the keeper looks whether the function still runs.
 -define(LOOK, 1000).
@@ -58,6 +60,25 @@ await(Keeper, Deadline) ->
             timeout
     end.
 
+%% @doc Whether the caller is inside the function of the transaction that alone may commit. If it has left it by `erlang:hibernate/3', others
+%% may commit after this call.
+-spec is_inside() -> boolean().
+is_inside() ->
+    case cats_nif:transaction_preferred() of
+        none ->
+            false;
+        Keeper ->
+            Monitor = monitor(process, Keeper),
+            Keeper ! {is_inside, self(), Monitor},
+            receive
+                {Monitor, IsInside} ->
+                    demonitor(Monitor, [flush]),
+                    IsInside;
+                {'DOWN', Monitor, process, Keeper, _} ->
+                    false
+            end
+    end.
+
 left(infinity) -> infinity;
 left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
 
@@ -69,10 +90,23 @@ keep(Process, Level) ->
 
 keep(Process, Level, Monitor) ->
     receive
-        {'DOWN', Monitor, process, Process, _} -> cats_nif:transaction_yield(self())
+        {'DOWN', Monitor, process, Process, _} ->
+            cats_nif:transaction_yield(self());
+        {is_inside, Process, Tag} ->
+            look(Process, Level, Monitor, fun() -> Process ! {Tag, true} end);
+        {is_inside, Other, Tag} ->
+            Other ! {Tag, false},
+            keep(Process, Level, Monitor)
     after ?LOOK ->
-            case process_info(Process, catchlevel) of
-                {catchlevel, Catches} when Catches >= Level -> keep(Process, Level, Monitor);
-                _ -> cats_nif:transaction_yield(self())
-            end
+            look(Process, Level, Monitor, fun() -> ok end)
+    end.
+
+%% Ends unless the function still runs.
+look(Process, Level, Monitor, IsInside) ->
+    case process_info(Process, catchlevel) of
+        {catchlevel, Catches} when Catches >= Level ->
+            IsInside(),
+            keep(Process, Level, Monitor);
+        _ ->
+            cats_nif:transaction_yield(self())
     end.

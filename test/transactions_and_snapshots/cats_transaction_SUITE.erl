@@ -6,16 +6,17 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
-         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1, fetches_outside/1,
+         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1, writes_after_leaving/1,
+         fetches_outside/1,
          preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1]).
--export([woken/1]).
+-export([woken/1, writes/2]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys, atoms_in_keys,
      selections, large, sequential_model, bank, counters, phantoms, moving_first, tables_change, renamed, deleted_table,
-     starvation, hopeless, writes_outside, fetches_outside, preferred_dies, keeper_dies, preferred_goes_on, kills, left_behind,
+     starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies, keeper_dies, preferred_goes_on, kills, left_behind,
      swallowed_conflict].
 
 init_per_suite(Config) ->
@@ -763,6 +764,26 @@ writes_outside(_Config) ->
                                 [_] = cats:lookup(Table, key),
                                 true = cats_test_lib:in_process(fun() -> cats:insert(Table, {other, 1}) end)
                         end)).
+
+%% A process that has left the function of the only transaction writes at once, before its keeper looks by itself.
+writes_after_leaving(_Config) ->
+    [begin
+         Table = cats:new(table, [public, {stats, Counted}]),
+         Leaves = fun() ->
+                          cats_transaction:read(Table, key),
+                          erlang:hibernate(?MODULE, writes, [Table, Before])
+                  end,
+         {Pid, Monitor} = spawn_monitor(fun() -> prefer(Leaves) end),
+         Pid ! wake,
+         receive {'DOWN', Monitor, _, _, Outcome} -> ?assertEqual({true, none}, Outcome) end,
+         ?assertEqual([{key, 1}], cats:tab2list(Table))
+     end || Counted <- [false, true], Before <- [fun() -> ok end, fun() -> erase() end]].
+
+%% @private
+writes(Table, Before) ->
+    receive wake -> ok end,
+    _ = Before(),
+    exit({cats:insert(Table, {key, 1}), cats_nif:transaction_preferred()}).
 
 %% A fetch that hits writes nothing, so the only transaction may call it, too. One that misses would write.
 fetches_outside(_Config) ->

@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-erlang lint-pages shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -125,7 +125,7 @@ sanitize: deps-test build ## the tests under the address sanitizer, the historie
 	@scripts/sanitize thread
 	@scripts/sanitize vm
 
-lint: lint-native lint-erlang ## run all linters
+lint: lint-native lint-erlang lint-pages ## run all linters
 
 lint-native: deps ## rustfmt, clippy
 	cd native && cargo fmt --all --check
@@ -135,6 +135,10 @@ lint-erlang: build ## xref, Dialyzer
 	@scripts/deps lint
 	@$(REBAR3) xref
 	@$(REBAR3) dialyzer
+
+lint-pages: deps ## ESLint over the scripts of the pages
+	@scripts/deps pages
+	@scripts/lint-pages
 
 shell: build ## an Erlang shell with cats loaded
 	@$(ERL) -pa $(EBIN) -eval '{ok, _} = application:ensure_all_started(cats).'

@@ -10,7 +10,7 @@ defmodule Mix.Tasks.Compile.CatsNative do
 
     case System.cmd(script, [], into: IO.stream(), stderr_to_stdout: true, env: [{"CATS_URL", url}]) do
       {_, 0} ->
-        # The first build creates priv, which Mix links only if it is there.
+        # A Mix that copies priv, and does not link it, has done so before.
         Mix.Project.build_structure()
         :ok
 

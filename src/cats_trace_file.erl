@@ -19,12 +19,18 @@ write(Name, #{lost := Lost, left_out := LeftOut} = Collected) ->
     Text = iolist_to_binary(["{\"displayTimeUnit\":\"ns\",\"otherData\":", cats_web_data:json(About), ",\"traceEvents\":[\n",
                              lists:join(",\n", [json(Event, Special) || Event <- Events]), "\n]}\n"]),
     [Trace, Page] = [<<Name/binary, Extension/binary>> || Extension <- [<<".json">>, <<".html">>]],
-    case cats_whole_files:write([{Trace, Text}, {Page, cats_trace_page:html(Text)}]) of
+    case write_with_page(Trace, Text, Page) of
         ok ->
             Number = length([Event || #{ph := Phase} = Event <- Events, Phase =/= "M", Phase =/= "C"]),
             {ok, #{trace => Trace, page => Page, events => Number, lost => Lost, left_out => lists:usort(LeftOut)}};
         Failed ->
             Failed
+    end.
+
+write_with_page(Trace, Text, Page) ->
+    case cats_page:trace(Text) of
+        {ok, Html} -> cats_whole_files:write([{Trace, Text}, {Page, Html}]);
+        Failed -> Failed
     end.
 
 %% There are many events, and few of their texts have a character that JSON escapes.

@@ -168,7 +168,10 @@ is_same(_Brought, _Token) ->
     false.
 
 page("/", _Query) ->
-    {200, "text/html; charset=utf-8", cats_web_page:html()};
+    case cats_page:live() of
+        {ok, Html} -> {200, "text/html; charset=utf-8", Html};
+        {error, {File, Reason}} -> plain(500, [unicode:characters_to_binary(File), ": ", file:format_error(Reason)])
+    end;
 page("/api/node", _Query) ->
     json(cats_web_data:node());
 page("/api/tables", Query) ->

@@ -3,14 +3,14 @@
 -module(cats_loading_SUITE).
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([broken_files/1, every_function_says_why/1, a_module_in_use_stays/1, file_deleted_after_loading/1,
-         other_version/1, memory_after_loading/1, embedded_mode/1, settings/1, busy_processes/1]).
+         other_version/1, memory_after_loading/1, embedded_mode/1, settings/1, busy_processes/1, no_pages/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [broken_files, every_function_says_why, a_module_in_use_stays, file_deleted_after_loading, other_version,
-          memory_after_loading, embedded_mode, settings, busy_processes].
+          memory_after_loading, embedded_mode, settings, busy_processes, no_pages].
 
 %% A copy of cats, and what to call a VM with it by.
 init_per_testcase(Case, Config) ->
@@ -256,3 +256,21 @@ evaluate(Config, Text) ->
     {ok, Expressions} = erl_parse:parse_exprs(Tokens),
     {value, Value, _} = call(Config, erl_eval, exprs, [Expressions, #{}]),
     Value.
+
+%% The copies have no subdirectories of priv, and so no pages. What needs one says so and goes on.
+no_pages(Config) ->
+    Answers = evaluate(Config,
+                       "{ok, Server, Url} = cats_web:start(#{}),"
+                       "Get = fun(Path) ->"
+                       "          {ok, {{_, Code, _}, _, Body}} = httpc:request(Url ++ Path),"
+                       "          {Code, Body}"
+                       "      end,"
+                       "Answers = [Get(Path) || Path <- [\"\", \"api/node\"]],"
+                       "ok = cats_web:stop(Server),"
+                       "Answers"),
+    [Page, Trace] = [filename:join([proplists:get_value(home, Config), "priv/pages", Name]) || Name <- ["live.html", "trace.html"]],
+    Told = Page ++ ": no such file or directory\n",
+    ?assertMatch([{500, Told}, {200, _}], Answers),
+    ?assertEqual([{error, {Trace, enoent}}, false],
+                 evaluate(Config, "{ok, Trace} = cats_trace:start(#{}),"
+                                  "[cats_trace:stop(Trace, \"no_pages\"), filelib:is_file(\"no_pages.json\")]")).

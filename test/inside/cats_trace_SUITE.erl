@@ -307,7 +307,7 @@ names(Config) ->
     ?assertEqual(cats_web_SUITE:decoded(Trace), cats_web_SUITE:decoded(Inside)),
     ?assertEqual(nomatch, re:run(Html, "https?://")),
     ?assertEqual(nomatch, re:run(Html, "(?i)<(script|link|img|iframe)[^>]* (src|href)='(?!data:)")),
-    ?assertEqual(2, length(binary:matches(Html, <<"</script>">>))).
+    ?assertEqual(3, length(binary:matches(Html, <<"</script>">>))).
 
 %% Without a name they are in the current directory. One that cannot be written is told, and nothing is lost.
 files(Config) ->

@@ -308,7 +308,7 @@ not_built(Config) ->
 %% The package has all that cargo reads of the workspace, and nothing that was built.
 complete(Config) ->
     Package = proplists:get_value(package, Config),
-    [?assertEqual([], filelib:wildcard(Path, Package)) || Path <- ["priv", "_build", "test", "docs", "native/target", "native/*/tests"]],
+    [?assertEqual([], filelib:wildcard(Path, Package)) || Path <- ["priv/cats_nif.so", "_build", "test", "docs", "native/target", "native/*/tests"]],
     Arguments = ["check", "--quiet", "--locked", "--offline", "--package", "cats-sync", "--manifest-path",
                  filename:join(Package, "native/Cargo.toml")],
     ?assertMatch({0, _}, run(os:find_executable("cargo"), Arguments, [{"PATH", os:getenv("PATH")}, {"HOME", os:getenv("HOME")},
@@ -349,6 +349,7 @@ start(_, _) ->
     cats:insert(table, {key, code:get_mode()}),
     counter:new(),
     own:new(),
+    {ok, _} = cats_page:live(),
     io:format(\"found ~p ~p~n\", [cats:select(table, cats:fun2ms(fun(Object) -> Object end)), lists:sort(cats:all())]),
     halt(0).
 "),
@@ -374,6 +375,7 @@ defmodule Demo do
     :cats.insert(:table, {:key, :code.get_mode()})
     {:ok, _} = Cachex.start()
     49 = Cachex.Shape.area(7)
+    {:ok, _} = :cats_page.live()
     :io.format(\"found ~p ~p~n\", [:cats.lookup(:table, :key), :lists.sort(:cats.all())])
     System.halt(0)
   end

@@ -1,86 +1,11 @@
-%% The page of a trace, in one piece and without anything from elsewhere.
--module(cats_trace_page).
--export([html/1]).
-
-%% @private
-%% @doc The page with a trace inside, in UTF-8. Its style is that of the live page, with more. So are its first functions.
--spec html(Trace :: binary()) -> iodata().
-html(Trace) ->
-    %% In a text of JSON, this stands for the same character, and ends no element of the page.
-    Safe = binary:replace(Trace, <<"<">>, <<"\\u003c">>, [global]),
-    [head(), cats_web_page:style(), body(), "<script type='application/json' id='trace'>", Safe,
-     "</script>\n<script>\n'use strict';\n", cats_web_page:helpers(), script()].
-
-%% These have no double quotes and no backslashes, so that they can stand here as they are.
-head() ->
-    <<"<!doctype html>
-<html lang='en'>
-<head>
-<meta charset='utf-8'>
-<meta name='viewport' content='width=device-width, initial-scale=1'>
-<meta name='color-scheme' content='light dark'>
-<meta http-equiv='content-security-policy' content='default-src &#39;none&#39;; style-src &#39;unsafe-inline&#39;; script-src &#39;unsafe-inline&#39;; img-src data:'>
-<title>cats: a trace</title>
-<link rel='icon' href='data:,'>
-<style>
-"/utf8>>.
-
-body() ->
-    <<"
-canvas { display: block; width: 100%; touch-action: pan-y; cursor: grab; }
-#tip { position: fixed; z-index: 1; pointer-events: none; max-width: min(420px, 90vw); padding: 8px 10px; margin: 0; font-size: 13px;
-       white-space: pre-line; overflow-wrap: anywhere; box-shadow: 0 2px 12px #0004; }
-#detail { min-height: 1.45em; margin: 8px 0 0; white-space: pre-line; overflow-wrap: anywhere; }
-.tools label { cursor: pointer; border: 1px solid var(--line); border-radius: 6px; padding: 5px 10px; }
-.tools input[type=file] { position: absolute; opacity: 0; width: 1px; flex: none; }
-.tools label:focus-within { outline: 2px solid var(--accent); }
-</style>
-</head>
-<body>
-<header>
-  <h1>cats <span class='soft'>a trace of <span id='node'></span></span></h1>
-  <span id='about' class='soft'></span>
-  <span id='error' role='alert'></span>
-</header>
-<main>
-  <section class='card' aria-labelledby='timeline-title'>
-    <div class='tools'>
-      <h2 id='timeline-title' style='margin:0'>Timeline</h2>
-      <button id='in' aria-label='Zoom in' title='Zoom in (+)'>+</button>
-      <button id='out' aria-label='Zoom out' title='Zoom out (-)'>−</button>
-      <button id='all' title='All of it (0)'>All</button>
-      <button id='before' title='The wait before (p)'>Previous wait</button>
-      <button id='next' title='The next wait (n)'>Next wait</button>
-      <label>Open a trace<input type='file' id='file' accept='.json'></label>
-    </div>
-    <p class='facts' id='key'></p>
-    <canvas id='canvas' tabindex='0' role='img'></canvas>
-    <p id='detail' aria-live='polite' class='soft'>Drag to move, Ctrl and the wheel to zoom. By keys: + and −, ← and →, 0 for all, n and p for waits.</p>
-    <p id='tip' class='card' hidden></p>
-  </section>
-  <section class='card' aria-labelledby='waits-title'>
-    <h2 id='waits-title'>Who waited most</h2>
-    <table><thead><tr><th scope='col'>Table</th><th scope='col'>Waits</th><th scope='col'>In all</th><th scope='col'>Longest</th>
-      <th scope='col'>Given up</th><th scope='col'>Called again</th></tr></thead><tbody id='waits'></tbody></table>
-    <p id='none' class='soft' hidden>Nobody waited.</p>
-  </section>
-  <section class='card' aria-labelledby='meanwhile-title' id='others' hidden>
-    <h2 id='meanwhile-title'>What ran on the same table meanwhile</h2>
-    <table><thead><tr><th scope='col'>Call</th><th scope='col'>Table</th><th scope='col'>Waits</th><th scope='col'>In all</th></tr></thead>
-      <tbody id='meanwhile'></tbody></table>
-  </section>
-</main>
-"/utf8>>.
-
-script() ->
-    <<"
+'use strict';
 const canvas = $('canvas'), context = canvas.getContext('2d');
 const LABEL = 20, BAND = 16, LANE = 14, GAP = 10, AXIS = 22;
 // The states of a scheduler that are shown, from below. The rest is sleep.
 const STATES = [['emulator', '--accent', 0.55], ['gc', '--heat', 0.55], ['port', '--soft', 0.6], ['check_io', '--soft', 0.3], ['aux', '--soft', 0.45], ['other', '--soft', 0.45]];
 const CATEGORIES = {wait: ['--heat', 1], call: ['--accent', 0.8], slice: ['--accent', 0.45], busy: ['--heat', 1], adaptation: ['--accent', 1], read: ['--soft', 1],
   memory: ['--vm', 1], table: ['--text', 1], monitor: ['--text', 1]};
-let tracks = [], waits = [], length = 1, from = 0, to = 1, chosen = null, marked = null, planned = false;
+let tracks = [], waits = [], whole = 1, from = 0, to = 1, chosen = null, marked = null, planned = false;
 
 function time(micros) {
   if (micros < 1000) return micros.toFixed(micros < 10 ? 2 : 1) + ' µs';
@@ -119,17 +44,17 @@ function load(trace) {
     y += at.height;
   }
   canvas.style.height = y + 'px';
-  length = about.microseconds || events.reduce((most, one) => Math.max(most, one.end), 1);
+  whole = about.microseconds || events.reduce((most, one) => Math.max(most, one.end), 1);
   waits = events.filter(one => one.cat === 'wait');
   chosen = marked = null;
   $('node').textContent = about.node || '?';
-  $('about').textContent = 'OTP ' + about.otp + ', ' + time(length) + ', ' + events.filter(one => one.ph !== 'C').length.toLocaleString('en') + ' events'
+  $('about').textContent = 'OTP ' + about.otp + ', ' + time(whole) + ', ' + events.filter(one => one.ph !== 'C').length.toLocaleString('en') + ' events'
     + (about.lost ? ', ' + about.lost.toLocaleString('en') + ' older ones lost' : '')
     + ((about.left_out || []).length ? ', without ' + about.left_out.join(', ') : '');
   canvas.setAttribute('aria-label', 'Timeline of ' + tracks.length + ' threads with ' + waits.length + ' waits. The tables below sum them up.');
   $('detail').hidden = false;
   sumUp(events);
-  show(0, length);
+  show(0, whole);
 }
 function sumUp(events) {
   const tables = new Map(), calls = new Map();
@@ -166,8 +91,8 @@ function sumUp(events) {
   }));
 }
 function show(begin, end) {
-  const wide = Math.min(Math.max(end - begin, 0.05), length);
-  from = Math.min(Math.max(begin, 0), length - wide);
+  const wide = Math.min(Math.max(end - begin, 0.05), whole);
+  from = Math.min(Math.max(begin, 0), whole - wide);
   to = from + wide;
   plan();
 }
@@ -336,7 +261,7 @@ canvas.addEventListener('wheel', event => {
   event.preventDefault();
 }, {passive: false});
 canvas.addEventListener('dblclick', event => { const box = canvas.getBoundingClientRect(); zoom(0.25, from + (event.clientX - box.left) / box.width * (to - from)); });
-const KEYS = {'+': () => zoom(0.5), '=': () => zoom(0.5), '-': () => zoom(2), '0': () => show(0, length), ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2),
+const KEYS = {'+': () => zoom(0.5), '=': () => zoom(0.5), '-': () => zoom(2), '0': () => show(0, whole), ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2),
   n: () => step(1), p: () => step(-1), Escape: () => { hide(); choose(null); }};
 addEventListener('keydown', event => {
   if (event.ctrlKey || event.metaKey || event.altKey || !KEYS[event.key]) return;
@@ -359,7 +284,3 @@ $('key').replaceChildren(...[['wait', CATEGORIES.wait], ['call on a dirty schedu
   return make('span', [key, name]);
 }));
 load(JSON.parse($('trace').textContent));
-</script>
-</body>
-</html>
-"/utf8>>.

@@ -1,152 +1,4 @@
-%% The page of `cats_web', in one piece and without anything from elsewhere.
--module(cats_web_page).
--export([html/0, style/0, helpers/0]).
-
-%% @private
-%% @doc The page, in UTF-8.
--spec html() -> iodata().
-html() -> [head(), style(), body(), helpers(), script()].
-
-%% The parts have no double quotes and no backslashes, so that they can stand here as they are.
-head() ->
-    <<"
-<!doctype html>
-<html lang='en'>
-<head>
-<meta charset='utf-8'>
-<meta name='viewport' content='width=device-width, initial-scale=1'>
-<meta name='color-scheme' content='light dark'>
-<title>cats</title>
-<link rel='icon' href='data:,'>
-<style>
-"/utf8>>.
-
-%% @private
-%% @doc The style, which the page of a trace has, too.
--spec style() -> binary().
-style() ->
-    <<"
-:root { --back: #f6f7f8; --card: #fff; --text: #17202a; --soft: #5b6773; --line: #dde2e7; --accent: #00796b; --heat: #c2410c;
-        --vm: #b8c4ce; --radius: 8px; }
-@media (prefers-color-scheme: dark) {
-  :root { --back: #11161b; --card: #1a2128; --text: #e6ebf0; --soft: #9aa7b3; --line: #2c363f; --accent: #4db6ac;
-          --heat: #fb923c; --vm: #43525f; }
-}
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--back); color: var(--text); font: 15px/1.45 system-ui, sans-serif; }
-main, header { max-width: 1240px; margin: 0 auto; padding: 0 16px; }
-header { display: flex; flex-wrap: wrap; align-items: baseline; gap: 4px 16px; padding-top: 16px; }
-h1 { font-size: 20px; margin: 0; overflow-wrap: anywhere; }
-h2 { font-size: 16px; margin: 0 0 8px; overflow-wrap: anywhere; }
-h3 { font-size: 13px; margin: 0 0 4px; color: var(--soft); font-weight: 600; }
-.soft { color: var(--soft); }
-.card { background: var(--card); border: 1px solid var(--line); border-radius: var(--radius); padding: 16px; margin: 12px 0; min-width: 0; }
-button, input { font: inherit; color: inherit; background: transparent; border: 1px solid var(--line); border-radius: 6px; padding: 5px 10px; }
-button { cursor: pointer; }
-button:hover { border-color: var(--accent); }
-:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
-#state { margin-left: auto; }
-#error { color: var(--heat); font-weight: 600; }
-.bar { display: flex; height: 14px; border-radius: 7px; overflow: hidden; background: var(--line); margin: 8px 0; }
-.bar span { display: block; }
-.facts { display: flex; flex-wrap: wrap; gap: 4px 24px; margin: 0; }
-.facts b { font-weight: 600; font-variant-numeric: tabular-nums; }
-.key { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
-.tools { display: flex; gap: 8px; align-items: center; flex-wrap: wrap; margin-bottom: 8px; }
-.tools input { flex: 1 1 160px; min-width: 0; }
-table { width: 100%; border-collapse: collapse; }
-th { text-align: right; font-weight: 600; font-size: 13px; padding: 0 8px 6px; }
-th:first-child { text-align: left; }
-th button { border: 0; padding: 2px 4px; color: var(--soft); font-weight: 600; }
-th[aria-sort=descending] button, th[aria-sort=ascending] button { color: var(--text); text-decoration: underline; text-underline-offset: 4px; }
-td { border-top: 1px solid var(--line); padding: 7px 8px; text-align: right; vertical-align: middle; font-variant-numeric: tabular-nums; white-space: nowrap; }
-td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; }
-tbody tr { cursor: pointer; }
-tbody tr:hover, tbody tr[aria-current=true] { background: color-mix(in srgb, var(--accent) 10%, transparent); }
-td svg { vertical-align: middle; margin-left: 8px; }
-td a { color: inherit; font-weight: 600; text-decoration: none; }
-dd .spark { width: 126px; height: 35px; vertical-align: middle; margin-right: 8px; }
-.spark { width: 72px; height: 20px; fill: none; stroke: var(--accent); stroke-width: 1.5; }
-.hot .spark { stroke: var(--heat); }
-dl { display: grid; grid-template-columns: minmax(9em, auto) 1fr; gap: 3px 16px; margin: 0; }
-dt { color: var(--soft); }
-dd { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.columns { columns: 3 270px; column-gap: 32px; }
-.columns > div { break-inside: avoid; padding-bottom: 12px; }
-.waits { display: grid; grid-template-columns: auto 1fr auto; gap: 4px 10px; align-items: center; font-variant-numeric: tabular-nums; }
-.waits i { display: block; height: 10px; border-radius: 3px; background: var(--heat); min-width: 1px; }
-.heat { display: flex; height: 28px; border-radius: 6px; overflow: hidden; background: var(--line); margin: 4px 0; }
-.heat i { display: block; flex: 1 1 0; min-width: 1px; }
-.meeting { display: grid; gap: 12px 32px; grid-template-columns: repeat(auto-fit, minmax(min(270px, 100%), 1fr)); margin-bottom: 16px; }
-.meeting .wide { grid-column: 1 / -1; }
-.meeting p, .meeting ol { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
-.meeting ol { padding: 0; list-style: none; }
-.bars { display: grid; grid-template-columns: auto 1fr auto; gap: 4px 10px; align-items: center; font-variant-numeric: tabular-nums; }
-.bars i { display: block; height: 10px; border-radius: 3px; background: var(--accent); min-width: 1px; }
-@media (max-width: 760px) {
-  thead { display: flex; flex-wrap: wrap; gap: 4px; margin-bottom: 8px; }
-  thead tr { display: contents; }
-  th { padding: 0; }
-  th button { border: 1px solid var(--line); padding: 4px 8px; }
-  table, tbody, tbody tr, td { display: block; width: 100%; }
-  tbody tr { border-top: 1px solid var(--line); padding: 8px 4px; display: grid; grid-template-columns: 1fr 1fr; gap: 2px 12px; }
-  td { border: 0; padding: 0; display: flex; align-items: center; justify-content: space-between; font-size: 14px; }
-  td:first-child { grid-column: 1 / -1; display: block; }
-  td:not(:first-child)::before { content: attr(data-title); color: var(--soft); margin-right: 8px; font-size: 13px; }
-  td svg { display: none; }
-  dl { grid-template-columns: minmax(7.5em, auto) 1fr; gap: 3px 10px; }
-}
-"/utf8>>.
-
-body() ->
-    <<"
-</style>
-</head>
-<body>
-<header>
-  <h1>cats <span id='node' class='soft'></span></h1>
-  <span id='about' class='soft'></span>
-  <span id='state'><span id='error' role='alert'></span> <button id='pause' aria-pressed='false'>Pause</button></span>
-</header>
-<main>
-  <section class='card' aria-labelledby='memory-title'>
-    <h2 id='memory-title'>Memory</h2>
-    <div class='bar' id='bar' aria-hidden='true'></div>
-    <p class='facts' id='memory'></p>
-  </section>
-  <section class='card' id='detail' aria-live='off' hidden></section>
-  <section class='card' aria-labelledby='tables-title'>
-    <div class='tools'>
-      <h2 id='tables-title' style='margin:0'>Tables</h2>
-      <span id='number' class='soft'></span>
-      <input id='filter' type='search' placeholder='Name, type or owner' aria-label='Filter'>
-    </div>
-    <table>
-      <thead><tr id='heads'></tr></thead>
-      <tbody id='rows'></tbody>
-    </table>
-  </section>
-</main>
-<script>
 'use strict';
-"/utf8>>.
-
-%% @private
-%% @doc The functions of JavaScript that the page of a trace uses, too.
--spec helpers() -> binary().
-helpers() ->
-    <<"
-const $ = id => document.getElementById(id);
-function make(name, content, attributes) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
-  for (const part of [].concat(content === undefined ? [] : content)) element.append(part);
-  return element;
-}
-"/utf8>>.
-
-script() ->
-    <<"
 const PERIOD = 2000, POINTS = 40;
 const token = new URLSearchParams(location.search).get('token');
 if (token) history.replaceState(null, '', location.pathname + location.hash);
@@ -343,7 +195,7 @@ function courses(row) {
   const shown = [['hits', 'hits/s', count], ['misses', 'misses/s', count], ['expired', 'expired/s', count], ['evicted', 'evicted/s', count],
     ['memory', 'memory', bytes]];
   return pairs(shown.map(([key, name, show]) => [name, show, row.points.map(point => point[key])])
-    .filter(([name, show, values]) => values.some(value => value !== undefined))
+    .filter(([, , values]) => values.some(value => value !== undefined))
     .map(([name, show, values]) => [name, make('span', [spark(values), show(values.at(-1))])]));
 }
 function drawDetail(table) {
@@ -443,7 +295,3 @@ $('pause').addEventListener('click', () => {
 drawHeads();
 refresh();
 setInterval(() => { if (!paused && !document.hidden) refresh(); }, PERIOD);
-</script>
-</body>
-</html>
-"/utf8>>.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::calls::manage::POLICIES;
 use cats_sync::epoch::{self, Garbage};
+use cats_table::Time;
 use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, Unit, WriteConcurrency, NOBODY};
 use cats_term::View;
 

@@ -15,6 +15,8 @@ use cats_sync::epoch;
 use cats_table::expiry::{self, Next};
 use cats_table::notices;
 use cats_table::reaper::{reap, Left};
+use cats_table::{Host, Time};
+use std::sync::OnceLock;
 use std::thread::{self, Thread};
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use cats_sync::trace::{Kind as What, Recorded, Recording};
+use cats_table::Host;
 
 impl Value for Recording {
     const NAME: &'static CStr = c"trace";

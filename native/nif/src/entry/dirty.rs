@@ -4,7 +4,7 @@
 //! then makes the VM read memory that it has freed, as the debug VM of OTP 29 shows.
 
 use crate::calls;
-use crate::entry::failure::Failure;
+use crate::entry::failure::{bad, Failure};
 use crate::entry::functions::{is_failure, FUNCTIONS};
 use crate::vm::{Env, Term};
 use cats_sync::probe;
@@ -37,7 +37,7 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Failure> {
     let mut arity = 0;
     let mut rest = list;
     while let Some((argument, tail)) = env.cell(rest) {
-        *arguments.get_mut(arity).ok_or_else(calls::bad)? = argument;
+        *arguments.get_mut(arity).ok_or_else(bad)? = argument;
         arity += 1;
         rest = tail;
     }
@@ -46,7 +46,7 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Failure> {
         .iter()
         .zip(FUNCTIONS)
         .find(|(atom, function)| **atom == name && function.arity as usize == arity && !function.is_dirty())
-        .ok_or_else(calls::bad)?;
+        .ok_or_else(bad)?;
     probe!(dirty_begin, function.c_name(), arity);
     let traced = trace::is_on().then(|| {
         (

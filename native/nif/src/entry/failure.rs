@@ -2,6 +2,7 @@
 
 use crate::vm::atoms;
 use crate::vm::Term;
+use cats_table::Cause;
 
 /// The reason of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,4 +46,51 @@ impl From<cats_sync::Busy> for Failure {
     fn from(_: cats_sync::Busy) -> Self {
         Failure::Busy
     }
+}
+
+impl From<cats_table::Failure> for Failure {
+    #[cold]
+    fn from(failure: cats_table::Failure) -> Self {
+        match failure {
+            cats_table::Failure::Busy => Failure::Busy,
+            cats_table::Failure::Big => Failure::Big,
+            cats_table::Failure::Slice => Failure::Slice,
+            cats_table::Failure::SystemLimit => Failure::SystemLimit,
+            cats_table::Failure::Bad(cause) => cause.into(),
+        }
+    }
+}
+
+impl From<Cause> for Failure {
+    #[cold]
+    fn from(cause: Cause) -> Self {
+        Failure::Bad(match cause {
+            Cause::None => atoms::none(),
+            Cause::Type => atoms::type_(),
+            Cause::Id => atoms::id(),
+            Cause::Access => atoms::access(),
+            Cause::TableType => atoms::table_type(),
+            Cause::BadKey => atoms::badkey(),
+            Cause::KeyPosition => atoms::keypos(),
+            Cause::Position => atoms::position(),
+            Cause::Owner => atoms::owner(),
+            Cause::NotOwner => atoms::not_owner(),
+            Cause::AlreadyExists => atoms::already_exists(),
+            Cause::Default => atoms::default(),
+            Cause::Overflow => atoms::overflow(),
+            Cause::Owned => atoms::owned(),
+            Cause::Snapshot => atoms::snapshot(),
+            Cause::NoExpiry => atoms::no_expiry(),
+            Cause::SnapshotLimit => atoms::snapshot_limit(),
+            Cause::NoSnapshots => atoms::no_snapshots(),
+            Cause::NoContention => atoms::no_contention(),
+            Cause::InsideTransaction => atoms::inside_transaction(),
+        })
+    }
+}
+
+/// `badarg` without a cause.
+#[cold]
+pub fn bad() -> Failure {
+    Failure::Bad(atoms::none())
 }

@@ -1,7 +1,7 @@
 //! Native functions for the tests of this crate.
 
-use crate::calls::bad;
 use crate::encode::callers_key::Callers;
+use crate::entry::failure::bad;
 use crate::entry::failure::Failure;
 use crate::layout::{binary, fun};
 use crate::vm::atoms;

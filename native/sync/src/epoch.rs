@@ -468,17 +468,31 @@ impl Moment {
     }
 }
 
-/// Frees up to about `limit` objects, and takes over what idle threads hold: garbage, and pages of their heaps. True when
-/// garbage is left (perhaps still in use). Frees nothing retired under a guard of its own caller. Never waits.
+/// What [`collect_counted`] has done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Collected {
+    /// How many objects it freed.
+    pub freed: usize,
+    /// Whether garbage is left, perhaps still in use.
+    pub left: bool,
+}
+
+/// Frees up to about `limit` objects, and takes over what idle threads hold: garbage, and pages of their heaps. True when garbage is left
+/// (perhaps still in use). Frees nothing retired under a guard of its own caller. Never waits.
 pub fn collect(limit: usize) -> bool {
+    collect_counted(limit).left
+}
+
+/// [`collect`], which tells how many objects it freed, too.
+pub fn collect_counted(limit: usize) -> Collected {
     THREAD.with(|thread| {
         thread.register();
         if thread.reclaiming.get() {
-            return true;
+            return Collected { freed: 0, left: true };
         }
-        let left = reclaim(thread, limit, true);
+        let collected = reclaim(thread, limit, true);
         thread.release_if_ended();
-        left
+        collected
     })
 }
 
@@ -489,9 +503,9 @@ pub fn is_held() -> bool {
 
 /// Frees what was left to this thread; then, if enough is sealed, one round of reclamation, unless another thread is at it: raids
 /// idle threads if asked to, tags, scans, frees.
-fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
+fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> Collected {
     thread.reclaiming.set(true);
-    let freed = if raiding {
+    let mut freed = if raiding {
         free_left(limit)
     } else {
         free_ripe(thread.slot())
@@ -501,14 +515,17 @@ fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
     let ripe = due.then(|| take_ripe(limit.saturating_sub(freed), raiding)).flatten();
     match ripe {
         // Raided threads are idle, so nothing is left to them.
-        Some(ripe) if raiding => drop(free(ripe)),
+        Some(ripe) if raiding => freed += free(ripe),
         Some(ripe) => free_or_leave(ripe, thread.slot()),
         None => {}
     }
     thread.reclaiming.set(false);
     // Relaxed: hints.
     let left = |slot: &Slot| !slot.ripe.load(Ordering::Relaxed).is_null();
-    ripe.is_none() || DOMAIN.weight.load(Ordering::Relaxed) != 0 || raiding && slots().any(left)
+    Collected {
+        freed,
+        left: ripe.is_none() || DOMAIN.weight.load(Ordering::Relaxed) != 0 || raiding && slots().any(left),
+    }
 }
 
 /// Frees what was left to threads, until it was `limit` objects; how many.

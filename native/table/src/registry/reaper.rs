@@ -145,6 +145,8 @@ pub enum Left {
     Work,
     /// Work that waits for somebody: readers of what was announced, or the holder of a lock.
     Blocked,
+    /// Garbage of which more can be freed in the next slice.
+    Ripe,
     /// Garbage that is still being read, or that belongs to a thread in the middle of a call.
     Garbage,
     Nothing,
@@ -153,7 +155,7 @@ pub enum Left {
 /// Clears away for about `budget`. What another thread is at is left to it.
 pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
     let start = Instant::now();
-    let mut left = epoch::collect(RETIRED);
+    let mut collected = epoch::collect_counted(RETIRED);
     let more = WORK.with(|work| {
         while PENDING.load(Ordering::Relaxed) != 0 {
             take(work);
@@ -176,11 +178,12 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
         Left::Nothing
     });
     // The rest of the slice goes to what was retired; what is still being read stays.
-    while left && start.elapsed() < budget {
-        left = epoch::collect(RETIRED);
+    while collected.left && collected.freed > 0 && start.elapsed() < budget {
+        collected = epoch::collect_counted(RETIRED);
     }
     match more.unwrap_or(Left::Blocked) {
-        Left::Nothing if left || epoch::is_held() => Left::Garbage,
+        Left::Nothing if collected.left && collected.freed > 0 => Left::Ripe,
+        Left::Nothing if collected.left || epoch::is_held() => Left::Garbage,
         more => more,
     }
 }

@@ -1,0 +1,46 @@
+//! What the reaper says is left, by which its thread sleeps. A test of its own, as all threads of a process retire to one place.
+
+mod common;
+
+use cats_sync::epoch;
+use cats_table::reaper::{reap, Left};
+use common::*;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+static FREED: AtomicUsize = AtomicUsize::new(0);
+
+fn free(_: *mut u8, _: usize) {
+    FREED.fetch_add(1, Relaxed);
+}
+
+#[test]
+fn what_can_be_freed_is_told_from_what_is_read() {
+    const RETIRED: usize = 100_000;
+    install();
+    let (registry, world) = (registry(), World::default());
+    let left = |budget| reap(registry, &world, budget);
+    while left(Duration::ZERO) != Left::Nothing {}
+    let guard = epoch::pin();
+    for number in 1..=RETIRED {
+        // SAFETY: `free` only counts.
+        unsafe { guard.retire(std::ptr::without_provenance_mut(8 * number), 0, free) };
+    }
+    assert_eq!(left(Duration::from_millis(1)), Left::Garbage);
+    assert_eq!(FREED.load(Relaxed), 0);
+    drop(guard);
+    let mut ripe = 0;
+    loop {
+        let freed = FREED.load(Relaxed);
+        match left(Duration::ZERO) {
+            Left::Ripe => {
+                ripe += 1;
+                assert!(FREED.load(Relaxed) > freed);
+            }
+            Left::Nothing => break,
+            other => assert_eq!(other, Left::Garbage),
+        }
+    }
+    assert_eq!(FREED.load(Relaxed), RETIRED);
+    assert!(ripe > 10, "{ripe} slices");
+}

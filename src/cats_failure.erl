@@ -153,90 +153,85 @@ is_table(Module, Table) ->
         error:badarg -> false
     end.
 
-explain(badarg, new, [_Name, _Options], {engine_lacks_type, Engine, Type}) ->
+explain(Reason, Function, Arguments, Cause) ->
+    case remark(Function, Cause) of
+        {Place, Remark} when Reason =:= badarg -> #{Place => Remark};
+        _ -> explain_by_call(Reason, Function, Arguments, Cause)
+    end.
+
+%% What causes say that tell all: the argument that is wrong, and why. The causes of a function come before those of any function.
+remark(new, nothing_delegated) -> {2, <<"option delegate goes with {lock, mrqd} only">>};
+remark(new, no_hash_table) -> {2, <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
+remark(new, no_expiry_here) ->
+    {2, <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>};
+remark(new, no_limit_here) ->
+    {2, <<"only tables of type set and ordered_set have a limit, with the default engine and not compressed">>};
+remark(new, nothing_evicted) -> {2, <<"option evict goes with option limit only">>};
+remark(new, ttl_and_idle) -> {2, <<"a table has option ttl or option idle, not both: an object has one time">>};
+remark(new, nothing_removed) -> {2, <<"option notify goes with ttl, idle or limit only">>};
+remark(removed, no_notices) -> {1, <<"the table has no option notify">>};
+remark(removed, not_receiver) -> {1, <<"option notify of the table has another process">>};
+remark(insert, no_insert_options) -> {3, <<"not a map with ttl: from 1 to 1099511627775 milliseconds, or infinity">>};
+remark(contention, no_contention) -> {1, <<"contention is known of tables with engine hash or ca, not of snapshots">>};
+remark(contention, no_time) -> {2, <<"not a number of milliseconds below 2^32">>};
+remark(fetch, nested) -> {2, <<"the function fetches the key for which it makes the object">>};
+remark(fetch, no_fetch_options) ->
+    {4, <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at most 1099511627775"
+         " milliseconds or infinity, stale, at most 1099511627775 milliseconds, and retry, a boolean">>};
+remark(range, no_ranges) -> {1, <<"not an ordered_set">>};
+remark(snapshot, snapshot) -> {1, <<"a snapshot, of which no other can be taken">>};
+remark(snapshot, no_snapshots) -> {1, <<"snapshots are for tables with engine hash or ca">>};
+remark(select, no_ranges) -> {1, <<"not an ordered_set, so a transaction selects by one whole key only">>};
+remark(claim, owned) -> {1, <<"the table has an owner">>};
+remark(fetch, no_fun) -> {3, <<"not a function of one argument">>};
+remark(add, overflow) -> {3, <<"the sum is too large for a float">>};
+remark(insert_many, no_object) -> {2, <<"not a list of objects with a key">>};
+remark(_, no_expiry) -> {1, <<"objects of the table cannot expire: create it with option ttl or idle">>};
+remark(_, no_time) -> {3, <<"neither from 1 to 1099511627775 milliseconds nor infinity">>};
+remark(_, no_transactions) ->
+    {1, <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
+         " not for snapshots">>};
+remark(_, no_order_statistics) -> {1, <<"order statistics are for tables of type ordered_set with engine ca">>};
+remark(_, no_ranges) -> {1, <<"not an ordered_set: in a transaction only those have an order">>};
+remark(_, _) -> none.
+
+%% What depends on the arguments, or is as in ets.
+explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_type, Engine, Type}) ->
     Tables = #{set => "sets", ordered_set => "ordered sets", bag => "bags", duplicate_bag => "duplicate bags"},
     #{2 => text("engine ~s does not hold ~s", [Engine, maps:get(Type, Tables)])};
-explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, write_concurrency}) ->
+explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, write_concurrency}) ->
     #{2 => text("engine ~s has no number of bucket locks to choose", [Engine])};
-explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) ->
+explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) ->
     #{2 => text("engine ~s does not have option ~s", [Engine, Option])};
-explain(badarg, new, [_Name, _Options], nothing_delegated) ->
-    #{2 => <<"option delegate goes with {lock, mrqd} only">>};
-explain(badarg, new, [_Name, _Options], no_hash_table) ->
-    #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
-explain(badarg, new, [_Name, _Options], no_expiry_here) ->
-    #{2 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>};
-explain(badarg, new, [_Name, _Options], no_limit_here) ->
-    #{2 => <<"only tables of type set and ordered_set have a limit, with the default engine and not compressed">>};
-explain(badarg, new, [_Name, _Options], nothing_evicted) ->
-    #{2 => <<"option evict goes with option limit only">>};
-explain(badarg, new, [_Name, _Options], ttl_and_idle) ->
-    #{2 => <<"a table has option ttl or option idle, not both: an object has one time">>};
-explain(badarg, new, [_Name, _Options], nothing_removed) ->
-    #{2 => <<"option notify goes with ttl, idle or limit only">>};
-explain(badarg, removed, [_Table], no_notices) ->
-    #{1 => <<"the table has no option notify">>};
-explain(badarg, removed, [_Table], not_receiver) ->
-    #{1 => <<"option notify of the table has another process">>};
-explain(Reason, removed, [Table], Cause) ->
+explain_by_call(Reason, removed, [Table], Cause) ->
     as_ets(Reason, delete, [Table], Cause);
-explain(badarg, _Function, _Arguments, no_expiry) ->
-    #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>};
-explain(badarg, insert, [_Table, _Objects, _Options], no_insert_options) ->
-    #{3 => <<"not a map with ttl: from 1 to 1099511627775 milliseconds, or infinity">>};
-explain(badarg, contention, _Arguments, no_contention) ->
-    #{1 => <<"contention is known of tables with engine hash or ca, not of snapshots">>};
-explain(badarg, contention, _Arguments, no_time) ->
-    #{2 => <<"not a number of milliseconds below 2^32">>};
-explain(badarg, _Function, _Arguments, no_time) ->
-    #{3 => <<"neither from 1 to 1099511627775 milliseconds nor infinity">>};
-explain(badarg, fetch, _Arguments, nested) ->
-    #{2 => <<"the function fetches the key for which it makes the object">>};
-explain(badarg, fetch, _Arguments, {circle, Places}) ->
+explain_by_call(badarg, fetch, _Arguments, {circle, Places}) ->
     Names = [io_lib:format("key ~0tP of table ~tp", [Key, 20, cats:info(Tid, name)]) || {Tid, Key} <- Places],
     #{2 => text("the function waits for itself in a circle of fetches, each of which waits for the next one: ~ts",
                 [lists:join(", ", Names)])};
-explain(badarg, fetch, _Arguments, no_fetch_options) ->
-    #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at most 1099511627775"
-             " milliseconds or infinity, stale, at most 1099511627775 milliseconds, and retry, a boolean">>};
-explain(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
+explain_by_call(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
     #{3 => <<"the function did not return an object with the key">>};
-explain(badarg, Function, _Arguments, inside_transaction) ->
+explain_by_call(badarg, Function, _Arguments, inside_transaction) ->
     #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only functions of"
                                  " cats_transaction may write to the table">>};
-explain(badarg, _Function, _Arguments, no_transactions) ->
-    #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
-             " not for snapshots">>};
-explain(badarg, _Function, _Arguments, no_order_statistics) ->
-    #{1 => <<"order statistics are for tables of type ordered_set with engine ca">>};
-explain(badarg, Function, _Arguments, no_range) when Function =:= count; Function =:= range ->
+explain_by_call(badarg, Function, _Arguments, no_range) when Function =:= count; Function =:= range ->
     #{2 => <<"not a range of keys: a map with from or above, to or below, and order">>};
-explain(badarg, range, _Arguments, no_ranges) ->
-    #{1 => <<"not an ordered_set">>};
-explain(badarg, range, Arguments, none) ->
+explain_by_call(badarg, range, Arguments, none) ->
     #{length(Arguments) => <<"neither a positive integer of at most 64 bits nor infinity">>};
-explain(badarg, nth, [_Table, _N], none) ->
+explain_by_call(badarg, nth, [_Table, _N], none) ->
     #{2 => <<"not an integer of at most 64 bits">>};
-explain(Reason, Function, [Table | _], Cause)
+explain_by_call(Reason, Function, [Table | _], Cause)
   when Function =:= contention; Function =:= rank; Function =:= nth; Function =:= count; Function =:= range ->
     as_ets(Reason, delete, [Table], Cause);
-explain(badarg, snapshot, [_Tables], snapshot) ->
-    #{1 => <<"a snapshot, of which no other can be taken">>};
-explain(badarg, snapshot, [_Tables], no_snapshots) ->
-    #{1 => <<"snapshots are for tables with engine hash or ca">>};
-explain(badarg, snapshot, [Tables], none) when is_list(Tables) ->
+explain_by_call(badarg, snapshot, [Tables], none) when is_list(Tables) ->
     #{1 => <<"not a proper list">>};
-explain(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
+explain_by_call(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
     #{table_place(Function) => snapshot_remark(Cause)};
-explain(Reason, snapshot, [Tables], Cause) ->
+explain_by_call(Reason, snapshot, [Tables], Cause) ->
     as_ets(Reason, delete, [Tables], Cause);
-explain(badarg, select, _Arguments, no_ranges) ->
-    #{1 => <<"not an ordered_set, so a transaction selects by one whole key only">>};
-explain(badarg, _Function, _Arguments, no_ranges) ->
-    #{1 => <<"not an ordered_set: in a transaction only those have an order">>};
-explain(badarg, new, [_Name, _Options], {invalid_option, {Name, Time}}) when Name =:= ttl orelse Name =:= idle, is_integer(Time) ->
+explain_by_call(badarg, new, [_Name, _Options], {invalid_option, {Name, Time}}) when Name =:= ttl orelse Name =:= idle, is_integer(Time) ->
     #{2 => text("invalid option: ~0tP is neither from 1 to 1099511627775 milliseconds nor infinity", [{Name, Time}, 30])};
-explain(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
+explain_by_call(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
     Format = case Why of
                  invalid_option -> "invalid option: ~0tP";
                  repeated_option -> "invalid option: ~0tP again"
@@ -245,69 +240,58 @@ explain(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option;
         #{2 := Remark} = Remarks when Remark =/= <<"invalid options">> -> Remarks;
         Remarks -> Remarks#{2 => text(Format, [Option, 30])}
     end;
-explain(Reason, Function, [Table, _EtsTable], {cats, Cause}) when Function =:= from_ets; Function =:= to_ets ->
+explain_by_call(Reason, Function, [Table, _EtsTable], {cats, Cause}) when Function =:= from_ets; Function =:= to_ets ->
     name_ets(Cause, 1, [Table], copied(Reason, 1, Table, Cause));
-explain(Reason, Function, [_Table, EtsTable], {ets, Cause}) when Function =:= from_ets; Function =:= to_ets ->
+explain_by_call(Reason, Function, [_Table, EtsTable], {ets, Cause}) when Function =:= from_ets; Function =:= to_ets ->
     case is_table(cats, EtsTable) andalso not is_table(ets, EtsTable) of
         true -> #{2 => <<"a table of cats, not of ets">>};
         false -> copied(Reason, 2, EtsTable, Cause)
     end;
-explain(badarg, Function, [Table, _DetsTable], none) when Function =:= from_dets; Function =:= to_dets ->
+explain_by_call(badarg, Function, [Table, _DetsTable], none) when Function =:= from_dets; Function =:= to_dets ->
     case is_table(ets, Table) andalso not is_table(cats, Table) of
         true -> #{1 => table_of_ets()};
         false -> #{}
     end;
-explain(badarg, match_spec_run, [Terms, Compiled], none) ->
+explain_by_call(badarg, match_spec_run, [Terms, Compiled], none) ->
     maps:from_list([{1, <<"not a list">>} || not is_proper(Terms)]
                    ++ [{2, <<"not a compiled match specification">>} || not ets:is_compiled_ms(Compiled)]);
-explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
+explain_by_call(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
     case is_positions(Positions) of
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);
         false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
     end;
-explain(badarg, Function, _Arguments, table_type) when Function =:= add; Function =:= fetch; Function =:= replace; Function =:= update ->
+explain_by_call(badarg, Function, _Arguments, table_type)
+  when Function =:= add; Function =:= fetch; Function =:= replace; Function =:= update ->
     #{1 => <<"the table is a bag: a key may have several objects">>};
-explain(badarg, claim, [_Table], owned) ->
-    #{1 => <<"the table has an owner">>};
-explain(Reason, claim, [Table], Cause) ->
-    as_ets(Reason, delete, [Table], Cause);
-explain(badarg, replace, [_Table, Old, New], Cause) when Cause =:= none; Cause =:= other_key ->
+explain_by_call(badarg, replace, [_Table, Old, New], Cause) when Cause =:= none; Cause =:= other_key ->
     case Cause of
         other_key -> #{3 => <<"the key is not that of the old object">>};
         none when is_tuple(Old), is_tuple(New) -> #{general => <<"a tuple has no element at the key position">>};
         none -> maps:from_list([{Place, <<"not a tuple">>} || {Place, Object} <- [{2, Old}, {3, New}], not is_tuple(Object)])
     end;
-explain({conflict, Runs}, update, _Arguments, none) ->
+explain_by_call({conflict, Runs}, update, _Arguments, none) ->
     #{3 => text("the object was changed during each of ~b runs of the function: the function itself writes to its key, or is slower than"
                 " other processes that do", [Runs])};
-explain(badarg, fetch, _Arguments, no_fun) ->
-    #{3 => <<"not a function of one argument">>};
-explain(badarg, update, Arguments, Cause) when Cause =:= none; Cause =:= other_key; Cause =:= no_fun; Cause =:= default ->
+explain_by_call(badarg, update, Arguments, Cause) when Cause =:= none; Cause =:= other_key; Cause =:= no_fun; Cause =:= default ->
     case Cause of
         no_fun -> #{3 => <<"not a function of one argument">>};
         default -> #{4 => default_remark(default, lists:last(Arguments))};
         _ -> #{3 => <<"the function returned neither an object with the same key, nor keep or delete">>}
     end;
-explain(badarg, add, [_Table, _Key, _Increments], overflow) ->
-    #{3 => <<"the sum is too large for a float">>};
-explain(badarg, add, [_Table, _Key, Increments], none) ->
+explain_by_call(badarg, add, [_Table, _Key, Increments], none) ->
     case is_increments(Increments) of
         true -> #{3 => <<"a counter is not a number">>};
         false -> #{3 => <<"not a number, nor a position with a number, nor a list of such">>}
     end;
-explain(Reason, insert, [Table, Objects, _Options], Cause) ->
+explain_by_call(Reason, insert, [Table, Objects, _Options], Cause) ->
     as_ets(Reason, insert, [Table, Objects], Cause);
-explain(Reason, Function, [Table | _], Cause) when Function =:= touch; Function =:= ttl ->
-    as_ets(Reason, delete, [Table], Cause);
-explain(Reason, add, [Table, Key, Increments], Cause) ->
+explain_by_call(Reason, add, [Table, Key, Increments], Cause) ->
     as_ets(Reason, update_counter, [Table, Key, in_integers(Increments)], Cause);
-explain(Reason, Function, [Table | _], Cause) when Function =:= fetch; Function =:= replace; Function =:= update ->
+explain_by_call(Reason, Function, [Table | _], Cause)
+  when Function =:= claim; Function =:= fetch; Function =:= insert_many; Function =:= replace; Function =:= touch; Function =:= ttl;
+       Function =:= update ->
     as_ets(Reason, delete, [Table], Cause);
-explain(badarg, insert_many, [_Table, _Objects], no_object) ->
-    #{2 => <<"not a list of objects with a key">>};
-explain(Reason, insert_many, [Table, _Objects], Cause) ->
-    as_ets(Reason, delete, [Table], Cause);
-explain(Reason, Function, [Table, Keys], Cause)
+explain_by_call(Reason, Function, [Table, Keys], Cause)
   when Function =:= lookup_many; Function =:= take_many; Function =:= delete_many ->
     Remarks = as_ets(Reason, delete, [Table], Cause),
     case is_proper(Keys) of
@@ -315,17 +299,17 @@ explain(Reason, Function, [Table, Keys], Cause)
         false -> Remarks#{2 => <<"not a list">>}
     end;
 %% What ets implements in Erlang fails there in a function that it calls.
-explain(Reason, Function, Arguments, Cause) when Function =:= select_delete; Function =:= match_delete ->
+explain_by_call(Reason, Function, Arguments, Cause) when Function =:= select_delete; Function =:= match_delete ->
     as_ets(Reason, internal_select_delete, Arguments, Cause);
-explain(Reason, Function, [_, _, Table], Cause) when Function =:= foldl; Function =:= foldr ->
+explain_by_call(Reason, Function, [_, _, Table], Cause) when Function =:= foldl; Function =:= foldr ->
     case as_ets(Reason, first, [Table], Cause) of
         #{1 := Remark} -> #{3 => Remark};
         Remarks -> Remarks
     end;
-explain(Reason, repair_continuation, [_Continuation, MatchSpec], none) ->
+explain_by_call(Reason, repair_continuation, [_Continuation, MatchSpec], none) ->
     #{1 := Remark} = as_ets(Reason, match_spec_compile, [MatchSpec], none),
     #{2 => Remark};
-explain(Reason, Function, Arguments, Cause) ->
+explain_by_call(Reason, Function, Arguments, Cause) ->
     case is_known(Function, Arguments, Cause) of
         true -> as_ets(Reason, Function, Arguments, Cause);
         false -> explain_newer(Reason, Function, Arguments, Cause)

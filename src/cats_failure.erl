@@ -214,6 +214,8 @@ explain_by_call(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:=
 explain_by_call(badarg, Function, _Arguments, inside_transaction) ->
     #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only functions of"
                                  " cats_transaction may write to the table">>};
+explain_by_call(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
+    #{table_place(Function) => snapshot_remark(Cause)};
 explain_by_call(badarg, Function, _Arguments, no_range) when Function =:= count; Function =:= range ->
     #{2 => <<"not a range of keys: a map with from or above, to or below, and order">>};
 explain_by_call(badarg, range, Arguments, none) ->
@@ -225,8 +227,6 @@ explain_by_call(Reason, Function, [Table | _], Cause)
     as_ets(Reason, delete, [Table], Cause);
 explain_by_call(badarg, snapshot, [Tables], none) when is_list(Tables) ->
     #{1 => <<"not a proper list">>};
-explain_by_call(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
-    #{table_place(Function) => snapshot_remark(Cause)};
 explain_by_call(Reason, snapshot, [Tables], Cause) ->
     as_ets(Reason, delete, [Tables], Cause);
 explain_by_call(badarg, new, [_Name, _Options], {invalid_option, {Name, Time}}) when Name =:= ttl orelse Name =:= idle, is_integer(Time) ->

@@ -526,6 +526,14 @@ limit(_Config) ->
     ?assertEqual([{1, lists:seq(1, 50)}], cats:lookup(Later, 1)),
     [cats:delete(Table, Key) || Key <- lists:seq(1, 10000)],
     ?assertEqual({lookup, 1, Text}, remark(fun() -> cats:lookup(Later, 1) end)),
+    %% Likewise by number and by place.
+    Ordered = cats:new(table, [public, ordered_set, {snapshot_limit, 0}]),
+    Dead = cats:snapshot(Ordered),
+    true = cats:insert(Ordered, {1}),
+    ?assertEqual({nth, 1, Text}, remark(fun() -> cats:nth(Dead, 0) end)),
+    ?assertEqual({rank, 1, Text}, remark(fun() -> cats:rank(Dead, 1) end)),
+    ?assertEqual({count, 1, Text}, remark(fun() -> cats:count(Dead, #{}) end)),
+    ?assertEqual({range, 1, Text}, remark(fun() -> cats:range(Dead, #{}, 1) end)),
     %% No copy fits.
     None = cats:new(table, [public, {snapshot_limit, 0}]),
     Dies = cats:snapshot(None),

@@ -746,12 +746,13 @@ memory() ->
 %%
 %% `{limit, {objects, N}}' and `{limit, {bytes, N}}' bound what the table holds. Whoever adds an object makes room for it
 %% first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what `info(Table, memory)'
-%% counts, and the binaries outside of the table that its objects refer to. The structure of the table may pass it for a
-%% moment, by less than a hundredth. `{evict, Policy}' chooses which objects are evicted: `s3_fifo', the default, `sieve' or
-%% `clock'. Lookups and writes of a key count as its use, walks and `select' do not. With `{evict, none}' nothing is evicted. A
-%% function that would pass the limit fails with `system_limit' then, and changes nothing. Under each policy it also fails so
-%% when a single object is larger than the limit. Both options are for `set' and `ordered_set' with the default engine, and
-%% not for `compressed' tables.
+%% counts, except for what waits for the process of option `notify', and the binaries outside of the table that its objects
+%% refer to. It must leave room for the table itself. `{evict, Policy}' chooses which objects are evicted: `s3_fifo', the
+%% default, `sieve' or `clock'. Lookups and writes of a key count as its use, walks and `select' do not. With `{evict, none}'
+%% nothing is evicted. A function that would pass the limit fails with `system_limit' then, and changes nothing, except that
+%% {@link select_replace/2} keeps what it replaced before. Under each policy it also fails so when what it writes together has
+%% no room in an empty table. Both options are for `set' and `ordered_set' with the default engine, and not for `compressed'
+%% tables.
 %%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.
@@ -1295,7 +1296,8 @@ select_delete(Table, MatchSpec) ->
 %% objects. Each replacement is atomic, but the whole call is not. Costs are those of {@link match/2}.
 %%
 %% Fails with `badarg' when the specification does not guarantee that every object keeps its key. Does not work
-%% with type `bag'.
+%% with type `bag'. Where a limit of the table has no room for a replacement, it fails with `system_limit', and keeps what it
+%% replaced before.
 -spec select_replace(table(), match_spec()) -> non_neg_integer().
 select_replace(Table, MatchSpec) ->
     cats_select:all(select_replace, Table, MatchSpec).

@@ -166,6 +166,7 @@ remark(new, no_expiry_here) ->
     {2, <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>};
 remark(new, no_limit_here) ->
     {2, <<"only tables of type set and ordered_set have a limit, with the default engine and not compressed">>};
+remark(new, small_limit) -> {2, <<"the limit of bytes is smaller than a table with these options and one small object">>};
 remark(new, nothing_evicted) -> {2, <<"option evict goes with option limit only">>};
 remark(new, ttl_and_idle) -> {2, <<"a table has option ttl or option idle, not both: an object has one time">>};
 remark(new, nothing_removed) -> {2, <<"option notify goes with ttl, idle or limit only">>};

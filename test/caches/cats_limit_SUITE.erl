@@ -3,13 +3,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
-         used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1]).
+         used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1,
+         smallest/1, lists_hold_bytes/1, refused_lists/1, emptied_bytes/1, fleeting/1, any_size/1, any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, uses, killed_writers,
-     binaries, held_terms, too_large, snapshots, emptied, ordered, expiring].
+     binaries, held_terms, too_large, snapshots, emptied, ordered, expiring, smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting,
+     any_size, any_size_together].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -280,8 +282,9 @@ killed_writers(_Config) ->
                 end,
          Most = storm(Writer, Used, erlang:monotonic_time(millisecond) + ?MS, [], 0),
          ct:pal("~p ~p ~p: ~p of ~p", [Type, Unit, Policy, Most, Limit]),
-         ?assert(Most =< Limit * 1.01),
-         ?assert(Most >= Limit * 0.9),
+         ?assert(Most =< Limit),
+         %% Of bytes, objects pay for more than they mostly take.
+         ?assert(Most >= Limit * case {Type, Unit} of {_, bytes} -> 0.75; _ -> 0.9 end),
          %% A killed writer may be dead for others before its last call has ended, on a dirty scheduler.
          cats_test_lib:eventually(fun() -> cats:info(Table, size) =:= length(cats:tab2list(Table)) end),
          cats:delete(Table)
@@ -456,3 +459,241 @@ together(_Config) ->
          end,
          cats:delete(Table)
      end || Type <- [set, ordered_set], Unit <- [objects, bytes], Policy <- [none, sieve], {Unit, Policy} =/= {bytes, sieve}].
+
+%%% Limits of bytes, where the structure of the table is a large part of them
+
+%% Limits that leave no room are refused. The least that is not has room for a small object.
+smallest(_Config) ->
+    Refused = "the limit of bytes is smaller than a table with these options and one small object",
+    [begin
+         Options = fun(Limit) -> [Type, Access, {limit, {bytes, Limit}}, {evict, Policy} | Expiry] end,
+         Least = least(Options, 1, 100_000),
+         ?assertEqual(Refused, explained(Options(Least - 1))),
+         ?assertEqual(Refused, explained(Options(1))),
+         Table = cats:new(t, Options(Least)),
+         true = cats:insert(Table, {{a, key}, x}),
+         ?assert(used(Table) =< Least),
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Access <- [public, private], Policy <- [none | ?POLICIES], Expiry <- [[], [{ttl, 60_000}], [{idle, 60_000}]]].
+
+%% The least limit that is accepted, which is above the first number.
+least(_, Low, High) when High =:= Low + 1 -> High;
+least(Options, Low, High) ->
+    Middle = (Low + High) div 2,
+    try cats:new(t, Options(Middle)) of
+        Table -> cats:delete(Table), least(Options, Low, Middle)
+    catch
+        error:badarg -> least(Options, Middle, High)
+    end.
+
+%% A list that is accepted does not pass the limit with what the structure grows by.
+lists_hold_bytes(_Config) ->
+    [begin
+         Table = limited_bytes(Type, Policy, Limit),
+         Accepted = [begin
+                         Accepted = try_insert(Table, [{{Length, N}, x} || N <- lists:seq(1, Length)]),
+                         Used = used(Table),
+                         ?assert(Used =< Limit, {Type, Policy, Limit, Length, Used}),
+                         Accepted
+                     end || Length <- [10, 30, 100, 300, 1000, 3000, 10_000]],
+         ?assertEqual([true, false], lists:reverse(lists:usort(Accepted))),
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Limit <- [20_000, 200_000]].
+
+%% A list that is refused changes nothing: the table takes what it took before.
+refused_lists(_Config) ->
+    [begin
+         [Fresh, Table] = [limited_bytes(Type, Policy, Limit) || _ <- [fresh, refusing]],
+         %% The first refusal is counted, which takes memory.
+         ?assertEqual(false, try_insert(Table, [{N, x} || N <- lists:seq(1, Limit)])),
+         Before = used(Table),
+         [begin
+              ?assertEqual(false, try_insert(Table, [{N, x} || N <- lists:seq(1, Length)])),
+              ?assertEqual({Before, 0}, {used(Table), cats:info(Table, size)})
+          end || Length <- [Limit div 20, Limit div 10]],
+         ?assertEqual({Type, Policy, Limit, accepted(Fresh, Limit)}, {Type, Policy, Limit, accepted(Table, Limit)}),
+         [cats:delete(T) || T <- [Fresh, Table]]
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Limit <- [20_000, 200_000]].
+
+%% A table whose objects are gone takes again what it took first, however they went.
+emptied_bytes(_Config) ->
+    Ways = [{delete, fun(Table) -> [cats:delete(Table, Key) || {Key, _} <- cats:tab2list(Table)] end},
+            {delete_all_objects, fun(Table) -> cats:delete_all_objects(Table) end},
+            {select_delete, fun(Table) -> cats:select_delete(Table, [{'_', [], [true]}]) end}],
+    [begin
+         Table = limited_bytes(Type, Policy, Limit),
+         First = accepted(Table, Limit),
+         [begin
+              _ = Empty(Table),
+              ?assertEqual(0, cats:info(Table, size)),
+              ?assertEqual({Type, Policy, Limit, Way, First}, {Type, Policy, Limit, Way, accepted(Table, Limit)})
+          end || _ <- lists:seq(1, 3)],
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Limit <- [20_000, 200_000], {Way, Empty} <- Ways].
+
+%% Objects that replace others all the time leave no items of the timer wheel behind that would count, or take more than the limit.
+fleeting(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {limit, {bytes, Limit}}, {evict, Policy}, Expiry]),
+         Take = fun Take(N) ->
+                        case try_insert(Table, {Key(N), 7}) of
+                            true -> Take(N + 1);
+                            false when Policy =:= none -> N - 1
+                        end
+                end,
+         case Policy of
+             none ->
+                 First = Take(1),
+                 [begin
+                      [cats:delete(Table, Key(N)) || N <- lists:seq(1, First)],
+                      ?assertEqual(First, Take(1)),
+                      ?assert(used(Table) =< Limit)
+                  end || _ <- lists:seq(1, 20)];
+             _ ->
+                 [begin
+                      ?assertEqual(true, try_insert(Table, {Key(N), 7})),
+                      N rem 100 =:= 0 andalso ?assert(used(Table) =< Limit)
+                  end || N <- lists:seq(1, 20_000)]
+         end,
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Expiry <- [{ttl, 60_000}, {idle, 60_000}], Limit <- [20_000, 200_000],
+            Key <- [fun(N) -> N end, fun(N) -> {key, [N]} end]].
+
+limited_bytes(Type, Policy, Limit) -> cats:new(t, [Type, public, {limit, {bytes, Limit}}, {evict, Policy}]).
+
+try_insert(Table, Objects) ->
+    try cats:insert(Table, Objects)
+    catch
+        error:system_limit -> false
+    end.
+
+%% How many of many small objects the table takes, one by one, and has in the end.
+accepted(Table, Limit) ->
+    _ = [try_insert(Table, {N, x}) || N <- lists:seq(1, Limit div 20)],
+    ?assert(used(Table) =< Limit),
+    cats:info(Table, size).
+
+%% Random calls on tables of any size. The limit holds after each call. What is refused is refused by a fresh table, too: with the same
+%% contents where nothing is evicted, otherwise when it is empty.
+any_size(_Config) ->
+    seed(),
+    Until = erlang:monotonic_time(millisecond) + 20 * ?MS,
+    any_size_until(Until, 1),
+    ok.
+
+seed() ->
+    Seed = cats_test_lib:environment("SEED", erlang:unique_integer([positive]) + erlang:system_time()),
+    ct:pal("SEED=~p", [Seed]),
+    rand:seed(exsss, Seed).
+
+any_size_until(Until, Tables) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> any_table(), any_size_until(Until, Tables + 1);
+        false -> ct:pal("~p tables", [Tables])
+    end.
+
+any_table() ->
+    Options = any_options(),
+    try cats:new(t, Options) of
+        Table ->
+            Calls = any_calls(),
+            [begin
+                 any_call(Table, Options, Calls),
+                 Used = used(Table),
+                 ?assert(Used =< limit_of(Options), {Used, Options, Calls})
+             end || _ <- lists:seq(1, one_of([100, 1000]))],
+            cats:delete(Table)
+    catch
+        error:badarg -> too_small
+    end.
+
+%% Small limits are as many as large ones.
+any_options() ->
+    Limit = round(8000 * math:pow(250, rand:uniform())),
+    [one_of([set, ordered_set]), {limit, {bytes, Limit}}, {evict, one_of([none | ?POLICIES])}, {write_concurrency, one_of([true, false, auto])},
+     one_of([public, private]) | one_of([[], [{ttl, 60_000}], [{ttl, 20}], [{idle, 60_000}], [{idle, 20}]])].
+
+limit_of(Options) ->
+    {limit, {bytes, Limit}} = lists:keyfind(limit, 1, Options),
+    Limit.
+
+any_calls() ->
+    #{key => one_of([fun(N) -> N end, fun(N) -> {user, N} end, fun(N) -> {a, {b, N}, [N, 1.5]} end, fun integer_to_binary/1]),
+      keys => one_of([20, 300, 10_000, 1_000_000]),
+      value => one_of([1, 10, 100, 1000])}.
+
+any_key(#{key := Key, keys := Keys}) -> Key(rand:uniform(Keys)).
+
+any_object(#{value := Most} = Calls) ->
+    Value = case rand:uniform(4) of
+                1 -> x;
+                2 -> rand:uniform(1 bsl 60);
+                3 -> lists:seq(1, rand:uniform(Most));
+                4 -> binary:copy(<<1>>, rand:uniform(4 * Most))
+            end,
+    {any_key(Calls), Value}.
+
+any_call(Table, Options, Calls) ->
+    case rand:uniform(20) of
+        N when N =< 10 -> any_insert(Table, Options, any_object(Calls));
+        N when N =< 12 -> any_insert(Table, Options, [any_object(Calls) || _ <- lists:seq(1, rand:uniform(8))]);
+        N when N =< 16 -> cats:delete(Table, any_key(Calls));
+        17 -> [cats:delete(Table, any_key(Calls)) || _ <- lists:seq(1, 50)];
+        18 -> rand:uniform(10) =:= 1 andalso cats:delete_all_objects(Table);
+        19 -> cats:lookup(Table, any_key(Calls));
+        20 ->
+            %% What is changed in place takes a word more than in a fresh table.
+            Key = any_key(Calls),
+            {_, Value} = any_object(Calls),
+            lists:member({evict, none}, Options)
+                orelse try cats:update_element(Table, Key, {2, Value}, {Key, x}) catch error:system_limit -> refused end
+    end.
+
+any_insert(Table, Options, Objects) ->
+    Refuses = fun(Contents) ->
+                      Fresh = cats:new(t, Options),
+                      true = cats:insert(Fresh, Contents),
+                      ?assertEqual({Options, false}, {Options, try_insert(Fresh, Objects)}),
+                      cats:delete(Fresh)
+              end,
+    case try_insert(Table, Objects) orelse Options =:= [] of
+        true -> true;
+        false ->
+            case {lists:member({evict, none}, Options), [Short || {_, 20} = Short <- Options]} of
+                {false, _} -> Refuses([]);
+                {true, []} -> Refuses(cats:tab2list(Table));
+                %% The contents are others by now.
+                {true, _} -> true
+            end
+    end.
+
+%% The same under several processes: nothing is refused that fits an empty table, and the limit is not passed. Only stale items of the timer
+%% wheel may pass it, while a process that has locked some does not run.
+any_size_together(_Config) ->
+    seed(),
+    [begin
+         Limit = round(20_000 * math:pow(100, rand:uniform())),
+         Options = [Type, public, {limit, {bytes, Limit}}, {evict, Policy}, {write_concurrency, one_of([true, false, auto])} | Expiry],
+         Table = cats:new(t, Options),
+         Calls = #{key => one_of([fun(N) -> N end, fun(N) -> {user, N} end]), keys => one_of([20, 1000, 1_000_000]), value => 8},
+         %% Without eviction, the contents of a table that refuses are others by now.
+         Known = case Policy of none -> []; _ -> Options end,
+         Seeds = [rand:uniform(1 bsl 50) || _ <- lists:seq(1, 4)],
+         Processes = [spawn_monitor(fun() -> rand:seed(exsss, Seed), [any_call(Table, Known, Calls) || _ <- lists:seq(1, 3000)] end) || Seed <- Seeds],
+         Most = most_until_down(Table, Processes, 0),
+         ct:pal("~p of ~p: ~0p", [Most, Limit, Options]),
+         ?assert(Expiry =/= [] orelse Most =< Limit, {Most, Options}),
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Expiry <- [[], [{ttl, 60_000}], [{idle, 20}]]].
+
+most_until_down(Table, [], Most) -> max(Most, 8 * cats:info(Table, memory));
+most_until_down(Table, [{_, Monitor} | Rest] = Processes, Most) ->
+    Now = max(Most, 8 * cats:info(Table, memory)),
+    receive
+        {'DOWN', Monitor, _, _, Reason} ->
+            ?assertEqual(normal, Reason),
+            most_until_down(Table, Rest, Now)
+    after 0 -> most_until_down(Table, Processes, Now)
+    end.
+
+one_of(List) -> lists:nth(rand:uniform(length(List)), List).

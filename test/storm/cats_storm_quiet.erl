@@ -63,8 +63,10 @@ keys(#{tid := Tid} = Table, Objects, Tries) ->
                  end
     end.
 
-%% The structure of a table may pass a limit of bytes by a hundredth.
+%% Objects that wait for the process that is told of them do not count for a limit, but for the memory. Stale items of the timer wheel may pass
+%% a limit for a while.
 limit(#{tid := Tid} = Table) ->
+    IsInexact = has(notify, Table) orelse has(expiring, Table),
     case cats:info(Tid, limit) of
         {objects, Limit} -> case cats:info(Tid, size) of
                                 Size when Size =< Limit -> nothing;
@@ -72,8 +74,8 @@ limit(#{tid := Tid} = Table) ->
                             end;
         {bytes, Limit} ->
             case cats:info(Tid, memory) * erlang:system_info(wordsize) of
-                Bytes when Bytes =< Limit + Limit div 100 + 20000 -> nothing;
-                Bytes -> {limit, Table, Bytes, cats:info(Tid)}
+                Bytes when Bytes > Limit, not IsInexact -> {limit, Table, Bytes, cats:info(Tid)};
+                _ -> nothing
             end;
         undefined -> nothing
     end.

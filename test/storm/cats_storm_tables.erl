@@ -123,7 +123,7 @@ cache_options(kept, _Listener) ->
     perhaps(60, {ttl, infinity}) ++ perhaps(20, [{limit, {objects, one_of([10000, 100000])}}, {evict, none}]);
 cache_options(wild, Listener) ->
     Expiry = perhaps(60, {one_of([ttl, idle]), one_of([1, 5, 30, 300, 5000])}),
-    Limit = perhaps(60, [{limit, one_of([{objects, one_of([1, 5, 50, 500, 5000])}, {bytes, one_of([200000, 5000000])}])}
+    Limit = perhaps(60, [{limit, one_of([{objects, one_of([1, 5, 50, 500, 5000])}, {bytes, one_of([20000, 50000, 200000, 5000000])}])}
                        | perhaps(80, {evict, one_of([s3_fifo, sieve, clock, none])})]),
     Notify = [Option || Expiry ++ Limit =/= [],
                         Option <- perhaps(40, {notify, Listener, [{queue, one_of([10, 10000])}, {interval, one_of([0, 10])},

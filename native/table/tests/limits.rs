@@ -200,8 +200,13 @@ fn storm(kind: Kind, unit: Unit, limit: usize, policy: Option<Policy>) {
         "{kind:?}, {unit:?}, {policy:?}: at most {most} of {limit}, now {}",
         used()
     );
-    assert!(most <= limit + limit / 100 && used() <= limit, "{most} of {limit}");
-    assert!(most >= limit - limit / 10, "{most} of {limit}");
+    assert!(most <= limit && used() <= limit, "{most} of {limit}");
+    // Of bytes, objects pay for more than they mostly take.
+    let least = match unit {
+        Unit::Objects => limit - limit / 10,
+        Unit::Bytes => limit * 2 / 3,
+    };
+    assert!(most >= least, "{most} of {limit}");
     let guard = pin();
     assert_eq!(contents(table.by_identifier(&guard)).len(), size(table));
 }

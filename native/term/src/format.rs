@@ -516,6 +516,21 @@ impl<'a> TermRef<'a> {
         Elements::new(self.base, &self.item_words()[1..][..slots(self.header())])
     }
 
+    /// The number of words of a copy, if the term is nested by at most `depth` levels.
+    pub fn words_within(self, depth: usize) -> Option<usize> {
+        if self.is_immediate() {
+            return Some(0);
+        }
+        let words = self.item_words().len();
+        if self.plain_words().is_some() {
+            return Some(words);
+        }
+        let depth = depth.checked_sub(1)?;
+        self.slots()
+            .iter()
+            .try_fold(words, |words, slot| Some(words + slot.words_within(depth)?))
+    }
+
     /// Whether it is a tuple, list or map that is held.
     pub fn is_held_compound(self) -> bool {
         !self.is_immediate()

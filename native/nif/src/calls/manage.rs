@@ -232,6 +232,7 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),
         Refusal::NoExpiry => return Failure::Bad(env.atom("no_expiry_here")),
         Refusal::NoLimit => return Failure::Bad(env.atom("no_limit_here")),
+        Refusal::SmallLimit => return Failure::Bad(env.atom("small_limit")),
         Refusal::NothingEvicted => return Failure::Bad(env.atom("nothing_evicted")),
         Refusal::TtlAndIdle => return Failure::Bad(env.atom("ttl_and_idle")),
         Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),

@@ -8,29 +8,20 @@ use std::mem;
 
 pub use cats_engine::config::{Limit, Unit};
 
-/// The bytes of a table beside its objects and its engine.
-const BESIDE: i64 = 1024;
-
 /// See the module's documentation.
 pub struct Account {
-    limit: Limit,
+    /// What all objects may take together.
+    capacity: i64,
     /// What may still be added. Negative while calls owe something.
     free: AtomicI64,
-    /// The bytes of the structure that were subtracted from `free`.
-    structure: AtomicI64,
 }
 
 impl Account {
-    pub fn new(limit: Limit) -> Self {
+    pub fn new(capacity: i64) -> Self {
         Self {
-            limit,
-            free: AtomicI64::new(limit.number as i64),
-            structure: AtomicI64::new(0),
+            capacity,
+            free: AtomicI64::new(capacity),
         }
-    }
-
-    pub fn counts_bytes(&self) -> bool {
-        self.limit.unit == Unit::Bytes
     }
 
     /// An empty purse.
@@ -38,20 +29,9 @@ impl Account {
         Purse { account: self, has: 0 }
     }
 
-    /// Makes the bytes of the structure count.
-    pub fn count_structure(&self, bytes: usize) {
-        let bytes = bytes as i64 + BESIDE;
-        // Relaxed: a hint, which spares the line a write.
-        if self.structure.load(Ordering::Relaxed) != bytes {
-            // AcqRel: of several callers, each subtracts a change once.
-            let before = self.structure.swap(bytes, Ordering::AcqRel);
-            self.free.fetch_sub(bytes - before, Ordering::AcqRel);
-        }
-    }
-
     /// What all objects may take together.
     pub fn capacity(&self) -> i64 {
-        self.limit.number as i64 - self.structure.load(Ordering::Relaxed)
+        self.capacity
     }
 
     /// Whether this is free now.
@@ -94,6 +74,11 @@ impl Purse<'_> {
         taken
     }
 
+    /// Whether the call has this already.
+    pub fn has(&self, amount: i64) -> bool {
+        self.has >= amount
+    }
+
     /// Pays, or gets something where the amount is negative.
     #[inline]
     pub fn pay(&mut self, amount: i64) {
@@ -104,6 +89,12 @@ impl Purse<'_> {
     #[inline]
     pub fn take_over(&mut self, other: &mut Self) {
         self.has += mem::take(&mut other.has);
+    }
+
+    /// Whether the call neither has nor owes anything.
+    #[inline]
+    pub fn is_even(&self) -> bool {
+        self.has == 0
     }
 
     /// Whether the call owes something.

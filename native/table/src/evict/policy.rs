@@ -15,15 +15,20 @@ use super::ghost::Ghost;
 pub use cats_engine::config::Policy;
 
 /// Finds the place of an object again.
-pub trait Item: Default {
+pub trait Item: Owner + Default {
     /// A hash of the object's key.
     fn hash(&self) -> u32;
+}
 
-    /// The bytes of memory that the item owns.
+/// What may own memory.
+pub trait Owner {
+    /// The bytes of this memory.
     fn owned_bytes(&self) -> usize {
         0
     }
 }
+
+impl Owner for u32 {}
 
 /// How often an object was used: from 0 to [`OFTEN`].
 pub type Uses = u8;
@@ -112,12 +117,13 @@ impl<T: Item> Queues<T> {
         }
     }
 
-    /// Drops the items for which `keep` returns false.
+    /// Drops the items for which `keep` returns false, and what is kept in memory for those that are gone.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         match self {
             Self::S3Fifo(queues) => {
                 queues.main.retain(&mut keep);
                 queues.small.retain(&mut keep);
+                queues.fit_ghost(2, 3);
             }
             Self::Sieve(queues) => {
                 queues.ahead.retain(&mut keep);
@@ -241,12 +247,17 @@ impl<T: Item> S3Fifo<T> {
     }
 
     fn remember(&mut self, item: &T) {
-        // As many as the main queue has when it is full.
-        let wanted = self.len() - self.len() / SMALL;
-        if wanted > self.ghost.capacity() * 3 / 2 || wanted < self.ghost.capacity() / 3 {
+        self.fit_ghost(1, 3);
+        self.ghost.remember(item.hash());
+    }
+
+    /// Lets the ghost queue remember as many objects as the main queue has when it is full. It forgets all then, so that is done only where
+    /// this is more than 3 / 2 of what it remembers, or less than `least` / `of`.
+    fn fit_ghost(&mut self, least: usize, of: usize) {
+        let (wanted, capacity) = (self.len() - self.len() / SMALL, self.ghost.capacity());
+        if wanted > capacity * 3 / 2 || wanted < capacity * least / of {
             self.ghost.reset(wanted);
         }
-        self.ghost.remember(item.hash());
     }
 }
 

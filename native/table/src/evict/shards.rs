@@ -1,6 +1,7 @@
 //! The queues of a table, in shards that are chosen by the hash of the key. Each has a lock, which only those take that add a key or evict.
 //! It is taken before the locks of places.
 
+use super::fifo;
 use super::policy::{Item, Met, Policy, Queues, Rule};
 use crate::registry::exclusive::Exclusive;
 use cats_engine::mix;
@@ -40,12 +41,35 @@ impl<T: Item> Queued<T> {
     fn bytes(&self) -> usize {
         self.queues.bytes() + self.owned
     }
+
+    /// Drops stale items: those that find no object, and all but one of an object.
+    fn drop_stale(&mut self, is_alive: &impl Fn(&T) -> bool) {
+        let (mut met, mut owned) = (HashSet::new(), 0);
+        self.queues.retain(|item| {
+            let keep = is_alive(item) && met.insert(item.hash());
+            owned += if keep { item.owned_bytes() } else { 0 };
+            keep
+        });
+        self.owned = owned;
+    }
+}
+
+/// The number of shards for about this number of objects.
+pub fn number_for(objects: u64) -> usize {
+    (objects / SHARE).clamp(1, MOST).next_power_of_two() as usize
+}
+
+/// The bytes of a shard whose items are gone, at most. Each has so many bytes.
+pub fn empty_bytes(item: usize) -> usize {
+    size_of::<Shard<u64>>() + 2 * fifo::empty_bytes(item)
 }
 
 /// See the module's documentation.
 pub struct Shards<T> {
     shards: Box<[Shard<T>]>,
     bytes: AtomicUsize,
+    /// The shard that is trimmed next, modulo their number.
+    next: AtomicUsize,
 }
 
 impl<T: Item> Shards<T> {
@@ -60,11 +84,11 @@ impl<T: Item> Shards<T> {
             }),
             _line: CacheLine,
         };
-        let count = (objects / SHARE).clamp(1, MOST).next_power_of_two();
-        let shards = policy.map(|policy| (0..count).map(|_| shard(policy)).collect());
+        let shards = policy.map(|policy| (0..number_for(objects)).map(|_| shard(policy)).collect());
         Self {
             shards: shards.unwrap_or_default(),
             bytes: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
         }
     }
 
@@ -121,16 +145,20 @@ impl<T: Item> Shards<T> {
         is_back
     }
 
-    /// Drops stale items, if there are many: those that find no object, and all but one of an object.
+    /// Drops the stale items of one shard. Where others are at it, it is left as it is.
+    pub fn trim(&self, is_alive: impl Fn(&T) -> bool) {
+        if self.shards.is_empty() {
+            return;
+        }
+        // Relaxed: a number.
+        let number = self.next.fetch_add(1, Ordering::Relaxed) % self.count();
+        _ = self.with(number, |queued| queued.drop_stale(&is_alive));
+    }
+
+    /// Drops stale items, if there are many.
     fn clean(&self, queued: &mut Queued<T>, objects: usize, is_alive: &impl Fn(&T) -> bool) {
         if queued.queues.items() > 2 * objects + STALE {
-            let (mut met, mut owned) = (HashSet::new(), 0);
-            queued.queues.retain(|item| {
-                let keep = is_alive(item) && met.insert(item.hash());
-                owned += if keep { item.owned_bytes() } else { 0 };
-                keep
-            });
-            queued.owned = owned;
+            queued.drop_stale(is_alive);
         }
         queued.check_at = queued.queues.items() + queued.queues.items() / 4 + STALE;
     }

@@ -20,6 +20,7 @@
 //!
 //! The wheel is divided into parts with a lock each. A thread uses any part whose lock is free, so threads rarely wait for each other.
 
+use crate::evict::policy::Owner;
 use crate::registry::exclusive::Exclusive;
 use cats_sync::cache_line::CacheLine;
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,9 +41,9 @@ const TURN_SHIFT: u32 = 9;
 const _: () =
     assert!(LEVELS * SLOTS <= 1 << TURN_SHIFT && 1 << TURN_SHIFT <= PLACES && (448 | 1 << TURN_SHIFT) <= PLACES);
 
-/// The items of the first chunk of a slot, and those of the largest.
-const FEW: usize = 4;
-const MANY: usize = 512;
+/// The items of the first chunk of a slot, and those of the largest. An item takes at most the room of `FEW`.
+pub const FEW: usize = 2;
+const MANY: usize = 64;
 
 /// Fewer items of a part are never too many.
 pub const CROWD: usize = 4096;
@@ -65,14 +66,20 @@ struct Due<T> {
     items: Vec<T>,
 }
 
+impl<T: Owner> Due<T> {
+    fn bytes(&self) -> usize {
+        self.items.capacity() * size_of::<T>() + self.items.iter().map(Owner::owned_bytes).sum::<usize>()
+    }
+}
+
 /// Items that were taken from a wheel to be looked at. Those that are left when this is dropped are due again.
-pub struct Taken<'a, T> {
+pub struct Taken<'a, T: Owner> {
     wheel: &'a Wheel<T>,
     pub place: u64,
     pub items: Vec<T>,
 }
 
-impl<T> Drop for Taken<'_, T> {
+impl<T: Owner> Drop for Taken<'_, T> {
     fn drop(&mut self) {
         let (place, items) = (self.place, take(&mut self.items));
         if !items.is_empty() {
@@ -84,8 +91,24 @@ impl<T> Drop for Taken<'_, T> {
     }
 }
 
-/// The items of a slot: chunks, all but the last of which are full.
-type Slot<T> = Vec<Vec<T>>;
+/// Items of a slot. The chunks before it are full.
+struct Chunk<T> {
+    items: Vec<T>,
+    before: Slot<T>,
+}
+
+/// The last chunk of a slot.
+type Slot<T> = Option<Box<Chunk<T>>>;
+
+impl<T> Drop for Chunk<T> {
+    /// One chunk after the other, as they may be too many for the stack.
+    fn drop(&mut self) {
+        let mut before = self.before.take();
+        while let Some(mut chunk) = before {
+            before = chunk.before.take();
+        }
+    }
+}
 
 struct Level<T> {
     /// A bit for each slot that has items.
@@ -121,27 +144,30 @@ impl<T> Default for Part<T> {
     }
 }
 
-impl<T> Part<T> {
+impl<T: Owner> Part<T> {
     /// Adds an item that fires at this tick or before. Returns its place.
     fn add(&mut self, item: T, tick: u64) -> u64 {
         let tick = tick.max(self.at);
+        self.bytes += item.owned_bytes();
         let level = ((u64::BITS - 1 - ((tick ^ self.at) | 1).leading_zeros()) / DIGIT) as usize;
         let slot = (tick >> (DIGIT * level as u32)) as usize % SLOTS;
         let Level { occupied, turns, slots } = &mut self.levels[level];
         let slots = slots.get_or_insert_with(|| {
             self.bytes += size_of::<[Slot<T>; SLOTS]>();
-            Box::new(std::array::from_fn(|_| Vec::new()))
+            Box::new(std::array::from_fn(|_| None))
         });
         *occupied |= 1 << slot;
-        let chunks = &mut slots[slot];
-        match chunks.last_mut() {
-            Some(chunk) if chunk.len() < chunk.capacity() => chunk.push(item),
+        match &mut slots[slot] {
+            Some(chunk) if chunk.items.len() < chunk.items.capacity() => chunk.items.push(item),
             last => {
-                let room = last.map_or(FEW, |chunk| (2 * chunk.capacity()).min(MANY));
-                let mut chunk = Vec::with_capacity(room);
-                self.bytes += chunk.capacity() * size_of::<T>();
-                chunk.push(item);
-                chunks.push(chunk);
+                let room = last
+                    .as_ref()
+                    .map_or(FEW, |chunk| (2 * chunk.items.capacity()).min(MANY));
+                let mut items = Vec::with_capacity(room);
+                self.bytes += items.capacity() * size_of::<T>();
+                items.push(item);
+                let before = last.take();
+                *last = Some(Box::new(Chunk { items, before }));
             }
         }
         self.items += 1;
@@ -163,8 +189,12 @@ impl<T> Part<T> {
         let place = (level * SLOTS + slot) as u64 | (*turns >> slot & 1) << TURN_SHIFT;
         *occupied &= !(1 << slot);
         *turns ^= 1 << slot;
-        let chunks = take(&mut slots[slot]);
-        self.due.extend(chunks.into_iter().map(|items| Due { place, items }));
+        let mut last = slots[slot].take();
+        while let Some(mut chunk) = last {
+            let items = take(&mut chunk.items);
+            self.due.push(Due { place, items });
+            last = chunk.before.take();
+        }
     }
 
     /// Goes on to a tick. What fires up to then, it included, becomes due.
@@ -193,13 +223,13 @@ impl<T> Part<T> {
     fn pop(&mut self) -> Option<Due<T>> {
         let due = self.due.pop()?;
         self.items -= due.items.len();
-        self.bytes -= due.items.capacity() * size_of::<T>();
+        self.bytes -= due.bytes();
         Some(due)
     }
 
     fn push(&mut self, due: Due<T>) {
         self.items += due.items.len();
-        self.bytes += due.items.capacity() * size_of::<T>();
+        self.bytes += due.bytes();
         self.due.push(due);
     }
 }
@@ -209,14 +239,17 @@ struct Shared<T> {
     part: Exclusive<Part<T>>,
     /// No slot fires before this time. 0: something is due. `u64::MAX`: there is none. Written by the holder of the lock.
     due: AtomicU64,
+    /// The bytes of the part. Written by the holder of the lock.
+    bytes: AtomicUsize,
     _line: CacheLine,
 }
 
-impl<T> Shared<T> {
+impl<T: Owner> Shared<T> {
     fn new() -> Self {
         Self {
             part: Exclusive::default(),
             due: AtomicU64::new(u64::MAX),
+            bytes: AtomicUsize::new(0),
             _line: CacheLine,
         }
     }
@@ -224,6 +257,7 @@ impl<T> Shared<T> {
     /// Runs `f` with the part, and notes when it fires next.
     fn change<R>(&self, part: &mut Part<T>, f: impl FnOnce(&mut Part<T>) -> R) -> R {
         let result = f(part);
+        self.bytes.store(part.bytes, Ordering::Relaxed);
         let due = match part.due.is_empty() {
             true => part.next().map_or(u64::MAX, time_of),
             false => 0,
@@ -235,7 +269,7 @@ impl<T> Shared<T> {
 }
 
 /// See the module's documentation. `T` is an item.
-pub struct Wheel<T> {
+pub struct Wheel<T: Owner> {
     parts: Box<[Shared<T>]>,
     /// How often items were taken, and how often the work at them has ended.
     taken: AtomicUsize,
@@ -249,15 +283,24 @@ thread_local! {
     static MINE: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The number of parts of a wheel that many threads use, and of one that few use. There are at least two, so that one is free while another
-/// is emptied.
-const PARTS: usize = 16;
-const FEW_PARTS: usize = 2;
+/// The number of parts of a wheel that many threads use, and of one that few use or that is to be small. There are at least two, so that
+/// one is free while another is emptied.
+pub const PARTS: usize = 16;
+pub const FEW_PARTS: usize = 2;
 
-impl<T> Wheel<T> {
-    /// `shared` says whether many threads add items.
-    pub fn new(shared: bool) -> Self {
-        let parts = if shared { PARTS } else { FEW_PARTS };
+/// The bytes of a wheel with so many parts whose items are gone, at most, and of the next chunks. An item has so many bytes.
+pub const fn empty_bytes(parts: usize, item: usize) -> usize {
+    // The type of the items does not matter to the other sizes.
+    new_bytes(parts) + parts * (LEVELS * size_of::<[Slot<u32>; SLOTS]>() + MANY * item)
+}
+
+/// The bytes of a wheel with so many parts that never had an item.
+pub const fn new_bytes(parts: usize) -> usize {
+    parts * size_of::<Shared<u32>>()
+}
+
+impl<T: Owner> Wheel<T> {
+    pub fn new(parts: usize) -> Self {
         Self {
             parts: (0..parts).map(|_| Shared::new()).collect(),
             taken: AtomicUsize::new(0),
@@ -276,6 +319,8 @@ impl<T> Wheel<T> {
                 part.at = part.at.max(tick_of(now));
             }
             let place = part.add(item, tick_of(time));
+            // Relaxed: a figure.
+            shared.bytes.store(part.bytes, Ordering::Relaxed);
             // A slot of a coarse level may fire earlier. But nobody waits for that: its items have the same time at least.
             if shared.due.load(Ordering::Relaxed) > time {
                 shared.due.store(time, Ordering::Release);
@@ -398,8 +443,9 @@ impl<T> Wheel<T> {
 
     /// The bytes of memory.
     pub fn bytes(&self) -> usize {
-        let bytes = self.parts.iter().map(|shared| shared.part.with(|part| part.bytes));
-        size_of_val(&*self.parts) + bytes.map(|bytes| bytes.unwrap_or(0)).sum::<usize>()
+        // Relaxed: a figure.
+        let bytes = self.parts.iter().map(|shared| shared.bytes.load(Ordering::Relaxed));
+        size_of_val(&*self.parts) + bytes.sum::<usize>()
     }
 }
 
@@ -425,7 +471,7 @@ mod tests {
         /// Each item fires at its time at the latest, if those that fire early are added again. It has the place that it was given.
         #[test]
         fn items_fire_in_time(start in 0..1_u64 << 41, steps in prop::collection::vec((0..3_u8, 0..40_u32, 0..1_000_000_u64), 1..200)) {
-            let wheel = Wheel::new(false);
+            let wheel = Wheel::new(FEW_PARTS);
             let (mut now, mut pending) = (start, std::collections::HashMap::new());
             for (n, (kind, shift, amount)) in steps.into_iter().enumerate() {
                 if kind < 2 {
@@ -456,7 +502,7 @@ mod tests {
     /// After all slots of the lowest levels were used, they are used again.
     #[test]
     fn the_wheel_wraps() {
-        let wheel = Wheel::new(false);
+        let wheel = Wheel::new(FEW_PARTS);
         let mut now = 0;
         for round in 0..10_000_u32 {
             wheel.add(round, now + 100, now);
@@ -471,7 +517,7 @@ mod tests {
     fn items_fire_once_a_level() {
         for shift in 0..40 {
             let (time, mut now, mut fired) = ((1 << shift) + 54_321, 0, 0);
-            let wheel = Wheel::new(false);
+            let wheel = Wheel::new(FEW_PARTS);
             wheel.add(0, time, now);
             while tick_of(now) < tick_of(time) {
                 now += ((time - now) / 100).max(1);
@@ -488,7 +534,7 @@ mod tests {
 
     #[test]
     fn many_items_take_few_bytes() {
-        let wheel = Wheel::new(false);
+        let wheel = Wheel::new(FEW_PARTS);
         (0..1_000_000).for_each(|n| _ = wheel.add(n, u64::from(n), 0));
         let bytes = wheel.bytes();
         assert!(bytes < 4_800_000, "{bytes}");

@@ -6,7 +6,7 @@ pub(crate) mod packed;
 pub(crate) mod schema;
 
 use crate::failure::Failure;
-use crate::object::schema::Probe;
+use crate::object::schema::{OwnedKey, Probe};
 use crate::registry::reaper::{Expected, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
@@ -741,6 +741,21 @@ pub unsafe fn words_to_read(body: u64) -> usize {
 pub unsafe fn stored_words(body: u64) -> usize {
     // SAFETY: as the caller promises.
     unsafe { block(body) }.map_or(0, BlockRef::words)
+}
+
+/// The bytes of an [`OwnedKey`] for the key of an object, 0 if the key is an immediate. A deeply nested key is taken to be as large as the
+/// object. `key` is the position of the key.
+///
+/// # Safety
+/// As for [`body_bytes`].
+#[inline]
+pub unsafe fn owned_key_bytes(body: u64, key: usize) -> usize {
+    // SAFETY: as the caller promises.
+    match unsafe { block(body) }.map(|block| block.element(key)) {
+        // SAFETY: as above.
+        Some(key) if !key.is_immediate() => OwnedKey::bytes_for(key, || unsafe { body_bytes(body) }),
+        _ => 0,
+    }
 }
 
 /// # Safety

@@ -373,6 +373,9 @@ impl OrderedSchema for Ordered {
 /// The number of words of a key for which there is room on the stack while it is copied.
 const ROOM: usize = 64;
 
+/// The levels to which a key is looked at for its size.
+const DEPTH: usize = 4;
+
 /// A key in term order, with memory of its own.
 pub struct OwnedKey {
     /// Refers to the block, if there is one.
@@ -413,6 +416,15 @@ impl OwnedKey {
     /// The bytes of its memory.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.block.as_ref().map_or(0, |block| block.as_ref().bytes())
+    }
+
+    /// The bytes of a copy of a key that is no immediate. If it is deeply nested, `whole` is taken for its own bytes.
+    pub fn bytes_for(key: TermRef<'_>, whole: impl FnOnce() -> usize) -> usize {
+        // Its block has a header, and the element.
+        let bytes = key
+            .words_within(DEPTH)
+            .map_or_else(whole, |words| cats_term::bytes_of(words + 2));
+        size_of::<Self>() + bytes
     }
 
     pub fn probe(&self) -> &Probe<'_> {

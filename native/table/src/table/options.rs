@@ -1,6 +1,7 @@
 //! The options of `new/2`. The boundary reads the option list. This file has ETS' rules for how options interact: a later option overrides
 //! an earlier one, but `set` and `protected` override nothing. Options that an engine does not support are refused.
 
+use crate::evict::allowance::{leaves_room, Limited};
 use crate::table::engines::{EngineName, EngineOption};
 use cats_engine::config::{
     BaseLock, BucketLocks, Config, Delegate, Expiry, Limit, LockName, Policy, Unit, DEFAULT_BUCKET_LOCKS,
@@ -121,6 +122,8 @@ pub enum Refusal {
     TtlAndIdle,
     /// Such tables cannot have a limit.
     NoLimit,
+    /// The limit of bytes leaves no room for objects.
+    SmallLimit,
     /// A policy of eviction is given for a table without a limit.
     NothingEvicted,
 }
@@ -459,6 +462,14 @@ fn config(
     }
     if config.limit.is_some() && !can_expire {
         return Err(Refusal::NoLimit);
+    }
+    let limited = Limited {
+        ordered: options.engine() == EngineName::Ca,
+        expires: config.expiry.is_some(),
+        shared: options.shared(),
+    };
+    if config.limit.is_some_and(|limit| !leaves_room(&limit, limited)) {
+        return Err(Refusal::SmallLimit);
     }
     if config
         .expiry

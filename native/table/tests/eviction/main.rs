@@ -4,7 +4,7 @@ mod paper;
 mod simulated;
 mod traces;
 
-use cats_table::evict::policy::{Item, Met, Policy, Queues, Uses, OFTEN};
+use cats_table::evict::policy::{Item, Met, Owner, Policy, Queues, Uses, OFTEN};
 use paper::{Model, Start};
 use simulated::HIT_RATIOS;
 
@@ -13,6 +13,8 @@ const TOLERANCE: f64 = 0.005;
 
 #[derive(Default)]
 struct Key(u32);
+
+impl Owner for Key {}
 
 impl Item for Key {
     fn hash(&self) -> u32 {

@@ -67,6 +67,14 @@ pub struct Thresholds {
     pub join: i32,
 }
 
+impl Thresholds {
+    /// Base nodes never split.
+    pub const NEVER: Self = Self {
+        split: i32::MAX,
+        join: i32::MIN,
+    };
+}
+
 impl Default for Thresholds {
     /// The thresholds of the authors' code.
     fn default() -> Self {

@@ -127,6 +127,19 @@ fn segment_bytes(count: usize) -> usize {
     head_bytes(count) + count * size_of::<Block>()
 }
 
+/// The largest number of buckets that fill their segments, if these have so many bytes together. At least 1.
+pub fn buckets_within(bytes: usize) -> usize {
+    let (mut buckets, mut left) = (1, bytes.saturating_sub(segment_bytes(1)));
+    while buckets < LARGE && left >= segment_bytes(buckets) {
+        left -= segment_bytes(buckets);
+        buckets *= 2;
+    }
+    match buckets {
+        LARGE => (LARGE + left / segment_bytes(LARGE) * LARGE).min(MAX),
+        _ => buckets,
+    }
+}
+
 /// The number of the small segment of each bucket below `LARGE`: the bit length of the bucket number.
 static SMALL_SEGMENT: [u8; LARGE] = {
     let mut segments = [0; LARGE];

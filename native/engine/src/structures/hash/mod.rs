@@ -76,6 +76,8 @@ struct Growth {
     sample: AtomicI64,
     /// Set by the one thread that is changing the size.
     resizing: AtomicBool,
+    /// The most buckets.
+    most: usize,
     /// Bytes of the directory, the segments and the overflow blocks.
     bytes: AtomicUsize,
     events: Events,
@@ -156,6 +158,7 @@ impl<S: Schema> Hash<S> {
                 Growth {
                     sample: AtomicI64::new(0),
                     resizing: AtomicBool::new(false),
+                    most: directory::MAX,
                     bytes: AtomicUsize::new(0),
                     events: Events::default(),
                 },
@@ -170,6 +173,12 @@ impl<S: Schema> Hash<S> {
             first.head.lock.unlock(0);
         }
         Some(hash)
+    }
+
+    /// The same, whose buckets take at most so many bytes. They become crowded where there should be more.
+    pub fn within(mut self, bytes: usize) -> Self {
+        self.growth.0.most = directory::buckets_within(bytes);
+        self
     }
 
     /// What rarely happens here.

@@ -18,6 +18,9 @@ use std::time::Instant;
 pub const LONELY: usize = 2;
 /// The table grows at this many entries a bucket, in tenths. It shrinks at half of it.
 const LOAD: i64 = 68;
+/// [`Hash::trim`] merges buckets while their load is less than this afterwards, in tenths of entries a bucket, and so many batches at most.
+const TRIMMED: i64 = 61;
+const MERGES: usize = 256;
 /// Added to the estimated number of keys, so that a small table can grow before its sample is large.
 const SLACK: i64 = 32;
 /// From this size on, `BATCH` buckets are split or merged at once. So the size, which every call reads, is written less
@@ -53,7 +56,7 @@ impl<S: Schema> Hash<S> {
     }
 
     fn overfull(&self, size: usize) -> bool {
-        self.keys() >= LOAD * size as i64 && size < super::directory::MAX
+        self.keys() >= LOAD * size as i64 && size < self.growth.0.most
     }
 
     fn underfull(&self, size: usize) -> bool {
@@ -93,6 +96,18 @@ impl<S: Schema> Hash<S> {
         }
     }
 
+    /// Merges buckets at a load at which the table does not yet shrink by itself. Gives up rather than wait.
+    #[inline]
+    pub fn trim(&self, guard: &Guard) {
+        for _ in 0..MERGES {
+            let size = self.size().buckets();
+            let left = size.saturating_sub(if size <= BATCHED { 1 } else { BATCH });
+            if self.keys() >= TRIMMED * left as i64 || self.merge(guard, size).is_none() {
+                break;
+            }
+        }
+    }
+
     /// Locks a bucket that is in use, if its lock is free.
     fn try_hold<'g>(&self, guard: &'g Guard, number: usize) -> Option<Held<'g>> {
         let mut held = Held::new(self.bucket(guard, number)?)?;
@@ -101,10 +116,13 @@ impl<S: Schema> Hash<S> {
     }
 
     /// Splits the next buckets of a table of `size` buckets. Does nothing if another thread changes the size or holds
-    /// one of the locks, or if memory is exhausted.
+    /// one of the locks, if there would be too many, or if memory is exhausted.
     #[cold]
     pub(super) fn split(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size < BATCHED { 1 } else { BATCH };
+        if size + batch > self.growth.0.most {
+            return None;
+        }
         let half = 1 << size.ilog2();
         let first = size - half;
         for i in 0..batch {

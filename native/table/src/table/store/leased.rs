@@ -15,9 +15,11 @@
 
 use super::limited::{Limits, Paying};
 use super::{DefaultEngine, Store};
+use crate::evict::allowance::{wheel_parts, Limited};
+use crate::evict::policy::Owner;
 use crate::expiry::notices::{Notices, Why};
 use crate::expiry::wake_by;
-use crate::expiry::wheel::{Wheel, CROWD};
+use crate::expiry::wheel::{Wheel, CROWD, FEW_PARTS, PARTS};
 use crate::failure::Failure;
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::{body_bytes, key_of, lease_of, retire_body};
@@ -26,7 +28,7 @@ use cats_engine::{place_of, Entry, Locked, Range, Step};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
-use cats_sync::facade::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::facade::{AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef, NIL};
@@ -58,8 +60,8 @@ pub struct Leases {
     /// The position of the key.
     key: usize,
     wheel: Items,
-    /// Whether the reaper looks at all items, as there were too many.
-    sweeping: AtomicBool,
+    /// Odd while all items are looked at, as there were too many. Each such sweep has another number.
+    sweep: AtomicUsize,
     /// For a table with a limit.
     limits: Option<Limits>,
     /// For a table that tells a process what it removes.
@@ -185,19 +187,29 @@ fn after(now: u64, time: u64) -> u64 {
 }
 
 impl Leases {
-    pub fn new(expiry: Expiry, limit: Option<Limit>, key: usize, ordered: bool, shared: bool) -> Self {
-        let wheel = match ordered {
-            true => Items::OfCa(Wheel::new(shared)),
-            false => Items::OfHash(Wheel::new(shared)),
+    pub fn new(expiry: Option<Expiry>, limit: Option<Limit>, key: usize, ordered: bool, shared: bool) -> Self {
+        let limited = Limited {
+            ordered,
+            expires: expiry.is_some(),
+            shared,
         };
-        let limits = limit.map(|limit| Limits::new(limit, key, ordered));
+        let parts = match &limit {
+            Some(limit) => wheel_parts(limit, limited),
+            None if shared => PARTS,
+            None => FEW_PARTS,
+        };
+        let wheel = match ordered {
+            true => Items::OfCa(Wheel::new(parts)),
+            false => Items::OfHash(Wheel::new(parts)),
+        };
+        let limits = limit.map(|limit| Limits::new(limit, limited, key));
         Self {
-            expiry,
+            expiry: expiry.unwrap_or_default(),
             stale: AtomicU64::new(0),
             ended: AtomicUsize::new(0),
             key,
             wheel,
-            sweeping: AtomicBool::new(false),
+            sweep: AtomicUsize::new(0),
             limits,
             notices: OnceLock::new(),
         }
@@ -576,7 +588,7 @@ impl Leases {
                     unsafe { self.count_out(store, entry, Event::Expired) };
                     if let Some(limits) = &self.limits {
                         // SAFETY: the place is locked, so the object lives.
-                        limits.purse().pay(-unsafe { limits.cost(entry.body) });
+                        unsafe { limits.give_back(entry.body) }
                     }
                     gone = entry.body;
                     return (Step::Remove, ());
@@ -656,42 +668,89 @@ impl Leases {
             notices.ring(guard);
         }
         let now = clock::now();
-        // Relaxed: only the reaper uses it.
-        let sweeping = self.sweeping.load(Ordering::Relaxed);
         // Others may have looked at the last items of a sweep.
-        if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) && !sweeping {
+        if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) && !self.is_sweeping() {
             return Ok(true);
         }
-        if !sweeping {
-            match self.make_stale_due(store) {
-                Ok(many) => self.sweeping.store(many, Ordering::Relaxed),
-                Err(busy) => {
-                    // That items have become many is not told again.
-                    wheel!(self, wheel => wheel.crowd());
-                    return Err(busy);
-                }
+        if !self.is_sweeping() {
+            let many =
+                wheel!(self, wheel => wheel.items()).map(|items| items > STALE_FACTOR * self.objects(store) + CROWD);
+            if let Err(busy) = many.and_then(|many| if many { self.begin_sweep() } else { Ok(()) }) {
+                // That items have become many is not told again.
+                wheel!(self, wheel => wheel.crowd());
+                return Err(busy);
             }
         }
-        let complete = self.turn(store, guard, (now, false), false, more)?;
-        if complete && self.sweeping.swap(false, Ordering::Relaxed) {
+        let (complete, ended) = self.turn_in_sweep(store, guard, now, more)?;
+        if ended {
             // What came during the sweep may be too much.
             wheel!(self, wheel => wheel.crowd());
-            return Ok(false);
         }
-        Ok(complete)
+        Ok(complete && !ended)
     }
 
-    /// Makes all items due if there are too many. Every object that lives gets an item again, and the others are gone then. Returns whether
-    /// there were too many. It must not be called again before all of them were looked at. Otherwise objects that have got an item would be
-    /// looked at anew. Nobody might ever come to the others.
-    fn make_stale_due(&self, store: &Store) -> Result<bool, Busy> {
-        // Relaxed: as above. What is kept has an item, too.
-        let objects = store.size() + self.ended.load(Ordering::Relaxed);
-        let many = wheel!(self, wheel => wheel.items())? > STALE_FACTOR * objects + CROWD;
-        if many {
-            wheel!(self, wheel => wheel.empty())?;
+    /// The number of objects, with those that have ended and are kept.
+    pub fn objects(&self, store: &Store) -> usize {
+        // Relaxed: a figure.
+        store.size() + self.ended.load(Ordering::Relaxed)
+    }
+
+    /// The bytes of the wheel.
+    pub fn wheel_bytes(&self) -> usize {
+        wheel!(self, wheel => wheel.bytes())
+    }
+
+    fn is_sweeping(&self) -> bool {
+        // Relaxed: who sees a sweep too late does not help, and nothing else depends on it.
+        self.sweep.load(Ordering::Relaxed) % 2 == 1
+    }
+
+    /// Makes all items due, unless that was done and not all of them were looked at yet. Otherwise objects that have got an item would be
+    /// looked at anew, and nobody might ever come to the others. Every object that lives gets an item again, so no item is stale in the end.
+    fn begin_sweep(&self) -> Result<(), Busy> {
+        // Relaxed: the locks of the wheel order what was made due.
+        let sweep = self.sweep.load(Ordering::Relaxed);
+        let begin = |from, to| {
+            self.sweep
+                .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        if sweep % 2 == 0 && begin(sweep, sweep + 1).is_ok() {
+            // What is due already when this fails is swept.
+            return wheel!(self, wheel => wheel.empty());
         }
-        Ok(many)
+        Ok(())
+    }
+
+    /// [`turn`](Self::turn) to the time. Returns whether it is complete, and whether a sweep ended with it.
+    fn turn_in_sweep(
+        &self,
+        store: &Store,
+        guard: &Guard,
+        now: u64,
+        more: &mut dyn FnMut() -> bool,
+    ) -> Result<(bool, bool), Busy> {
+        // Relaxed: as in `begin_sweep`. A sweep that began later does not end here.
+        let sweep = self.sweep.load(Ordering::Relaxed);
+        let complete = self.turn(store, guard, (now, false), false, more)?;
+        let end = || {
+            self.sweep
+                .compare_exchange(sweep, sweep + 1, Ordering::Relaxed, Ordering::Relaxed)
+        };
+        Ok((complete, complete && sweep % 2 == 1 && end().is_ok()))
+    }
+
+    /// Looks at some items if a sweep goes on, or if one `is_due`. Whoever adds many items calls this, as the reaper may be too slow.
+    pub fn help_to_sweep(&self, store: &Store, guard: &Guard, is_due: bool) {
+        if is_due && self.begin_sweep().is_err() || !is_due && !self.is_sweeping() {
+            return;
+        }
+        let mut parts = HELPED;
+        let mut more = || {
+            parts -= 1;
+            parts > 0
+        };
+        // Where others are in the way, they or the reaper go on.
+        _ = self.turn_in_sweep(store, guard, clock::now(), &mut more);
     }
 
     /// Removes what has expired, or counts it out. With `clear`, nothing that has expired is left. Fails with [`Failure::Slice`] as
@@ -719,12 +778,14 @@ impl Leases {
 
 /// The number of items that are looked at between two questions whether to go on.
 const ITEMS: usize = 16;
+/// A call helps to sweep by so many times as many.
+const HELPED: usize = 8;
 /// How long a scheduler settles at once.
 const SLICE: Duration = Duration::from_micros(500);
 /// How far ahead of an item another one is prefetched.
 const AHEAD: usize = 8;
 
-fn turn<T>(
+fn turn<T: Owner>(
     wheel: &Wheel<T>,
     (time, whole): (u64, bool),
     more: &mut dyn FnMut() -> bool,

@@ -4,17 +4,18 @@
 use super::leased::{is_expired, lease, place_item, KeyItem};
 use super::{DefaultEngine, Store};
 use crate::evict::account::{Account, Limit, Purse, Unit};
-use crate::evict::policy::{Item, Met, Policy, Rule, OFTEN};
+use crate::evict::allowance::{about_objects, Allowance, Limited};
+use crate::evict::policy::{Item, Met, Owner, Policy, Rule, OFTEN};
 use crate::evict::shards::Shards;
 use crate::expiry::notices::Why;
 use crate::object::schema::{Exact, Probe};
-use crate::object::{key_of, lease_of, memory_of};
+use crate::object::{key_of, lease_of, memory_of, owned_key_bytes};
 use crate::snapshot::patience;
 use cats_engine::hash::Hash;
 use cats_engine::{hash_of, mix, Engine, Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
-use cats_sync::facade::Ordering;
+use cats_sync::facade::{AtomicI64, AtomicU32, Ordering};
 use cats_sync::Busy;
 use cats_term::lease::Lease;
 use smallvec::SmallVec;
@@ -26,14 +27,19 @@ const USES: u64 = OFTEN as u64;
 /// After so many visits of objects, a call lets others run.
 const VISITS: usize = 1024;
 
-/// The bytes that an object is taken to have, for the number of shards.
-const ABOUT: u64 = 128;
+/// After so many writes, a thread looks at what the structure takes.
+const TIDIED: usize = 16;
 
-/// The bytes by which an engine grows at most at once, in large tables. Smaller ones grow at most by what they have.
-const GROWTH: usize = 40 << 10;
+/// A key counts for a write more for each so many bytes.
+const ITEM: usize = 32;
 
-/// One new object in so many makes the structure's growth count.
-const COUNTED: u32 = 16;
+/// So many calls in turn find nothing to evict, and are tried again, before one is refused.
+const STARVED: u32 = 100_000;
+
+thread_local! {
+    /// After how many writes this thread looks at the structure.
+    static UNTIL_TIDIED: Cell<usize> = const { Cell::new(TIDIED) };
+}
 
 /// Half of an object's place in the order of walks.
 #[derive(Default)]
@@ -46,11 +52,15 @@ impl Item for PlaceItem {
     }
 }
 
+impl Owner for PlaceItem {}
+
 impl Item for KeyItem {
     fn hash(&self) -> u32 {
         self.with_probe(hash_of_key)
     }
+}
 
+impl Owner for KeyItem {
     fn owned_bytes(&self) -> usize {
         self.bytes()
     }
@@ -86,6 +96,13 @@ enum Items {
 /// What a table with a limit has besides its leases.
 pub struct Limits {
     account: Account,
+    limit: Limit,
+    /// What the structure may take, if bytes are limited.
+    allowance: Option<Allowance>,
+    /// The bytes of copies of all keys, if bytes are limited.
+    keys: AtomicI64,
+    /// How many calls in turn found nothing to evict.
+    starved: AtomicU32,
     /// The largest number of uses that matters to the policy.
     most_uses: u64,
     /// The position of the key.
@@ -94,20 +111,23 @@ pub struct Limits {
 }
 
 impl Limits {
-    pub fn new(limit: Limit, key: usize, ordered: bool) -> Self {
-        let objects = match limit.unit {
-            Unit::Objects => limit.number,
-            Unit::Bytes => limit.number / ABOUT,
-        };
+    pub fn new(limit: Limit, limited: Limited, key: usize) -> Self {
+        let objects = about_objects(&limit);
+        let allowance = (limit.unit == Unit::Bytes).then(|| Allowance::new(&limit, limited));
+        let capacity = allowance.map_or(limit.number as i64, |allowance| allowance.capacity(limit.number));
         Self {
-            account: Account::new(limit),
+            account: Account::new(capacity),
+            limit,
+            allowance,
+            keys: AtomicI64::new(0),
+            starved: AtomicU32::new(0),
             most_uses: match limit.policy {
                 None => 0,
                 Some(Policy::S3Fifo) => USES,
                 Some(Policy::Sieve | Policy::Clock) => 1,
             },
             key,
-            items: match ordered {
+            items: match limited.ordered {
                 true => Items::OfCa(Shards::new(limit.policy, objects)),
                 false => Items::OfHash(Shards::new(limit.policy, objects)),
             },
@@ -115,45 +135,90 @@ impl Limits {
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + match &self.items {
-                Items::OfHash(shards) => shards.bytes(),
-                Items::OfCa(shards) => shards.bytes(),
-            }
+        size_of::<Self>() + self.queue_bytes()
+    }
+
+    fn queue_bytes(&self) -> usize {
+        match &self.items {
+            Items::OfHash(shards) => shards.bytes(),
+            Items::OfCa(shards) => shards.bytes(),
+        }
     }
 
     pub fn purse(&self) -> Purse<'_> {
         self.account.purse()
     }
 
-    /// What an object costs.
+    /// What an object costs: its bytes, and its share of the structure.
     ///
     /// # Safety
     /// The body is that of an object with a lease, which lives.
+    #[inline]
     pub unsafe fn cost(&self, body: u64) -> i64 {
-        match self.account.counts_bytes() {
-            false => 1,
+        match &self.allowance {
+            None => 1,
             // SAFETY: as the caller promises.
-            true => unsafe { memory_of(body) as i64 },
+            Some(allowance) => unsafe { (memory_of(body) + allowance.of_object(self.key_bytes(body))) as i64 },
         }
     }
 
-    /// What must be paid before this is done where `old` is. The place is locked.
+    /// What the key of an object takes in an item.
+    ///
+    /// # Safety
+    /// As for [`cost`](Self::cost).
+    #[inline]
+    unsafe fn key_bytes(&self, body: u64) -> usize {
+        match &self.items {
+            Items::OfHash(_) => 0,
+            // SAFETY: as the caller promises.
+            Items::OfCa(_) => unsafe { owned_key_bytes(body, self.key) },
+        }
+    }
+
+    /// Counts the keys of objects that come or go, by their bodies.
+    ///
+    /// # Safety
+    /// As for [`cost`](Self::cost), for both.
+    #[inline]
+    unsafe fn count_keys(&self, new: Option<u64>, old: Option<u64>) {
+        if self.counts_bytes() && matches!(self.items, Items::OfCa(_)) {
+            // SAFETY: as the caller promises.
+            let bytes = |body: Option<u64>| body.map_or(0, |body| unsafe { self.key_bytes(body) as i64 });
+            let more = bytes(new) - bytes(old);
+            if more != 0 {
+                // Relaxed: a figure.
+                self.keys.fetch_add(more, Ordering::Relaxed);
+                // What such keys leave is more than other items.
+                UNTIL_TIDIED.set(UNTIL_TIDIED.get().saturating_sub(more.unsigned_abs() as usize / ITEM));
+            }
+        }
+    }
+
+    /// Takes back what an object that is removed has paid.
+    ///
+    /// # Safety
+    /// As for [`cost`](Self::cost). Its place is locked, or nothing links to it any more.
+    pub unsafe fn give_back(&self, body: u64) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.count_keys(None, Some(body));
+            self.account.purse().pay(-self.cost(body));
+        }
+    }
+
+    /// What must be paid before this is done where `old` is. The place is locked, or was read under the caller's guard.
     pub fn price_of(&self, planned: Planned, old: Option<Entry>) -> i64 {
         match planned {
             Planned::Put(body) => self.price_of_one(body, old),
-            // SAFETY: the place is locked, so the object lives.
+            // SAFETY: the object lives while the place is locked, or under the guard.
             Planned::Remove => -old.map_or(0, |old| unsafe { self.cost(old.body) }),
         }
     }
 
-    /// What must be paid before an object with this body is put where `old` is. The place is locked.
+    /// What must be paid before an object with this body is put where `old` is. The place is locked, or was read under the caller's guard.
     pub fn price_of_one(&self, body: u64, old: Option<Entry>) -> i64 {
-        match self.account.counts_bytes() {
-            false => i64::from(old.is_none()),
-            // SAFETY: the caller has the new object, and the place is locked.
-            true => unsafe { memory_of(body) as i64 - old.map_or(0, |old| memory_of(old.body) as i64) },
-        }
+        // SAFETY: the caller has the new object. The old one lives while the place is locked, or under the guard.
+        unsafe { self.cost(body) - old.map_or(0, |old| self.cost(old.body)) }
     }
 
     /// Whether there would be room for an object with this body if all others were evicted. If not, none is to be evicted for it.
@@ -166,9 +231,14 @@ impl Limits {
         cost <= self.account.capacity()
     }
 
+    /// What the buckets of a `hash` may take, if bytes are limited.
+    pub fn bucket_bytes(&self) -> Option<usize> {
+        self.allowance.map(|allowance| allowance.of_buckets(self.limit.number))
+    }
+
     /// Whether bytes are limited, not objects.
     pub fn counts_bytes(&self) -> bool {
-        self.account.counts_bytes()
+        self.allowance.is_some()
     }
 
     /// Whether a call that pays this must evict something, by what is free now.
@@ -214,11 +284,11 @@ impl Limits {
         self.most_uses > 0
     }
 
-    /// Adds the items of new objects, and makes good what the call owes if that is possible.
-    pub fn settle(&self, store: &Store, guard: &Guard, paying: Paying<'_>) {
+    /// Adds the items of new objects, and makes good what the call owes if that is possible. `probes` are the keys that it wrote.
+    pub fn settle(&self, store: &Store, guard: &Guard, probes: &[&Probe<'_>], paying: Paying<'_>) {
         let Paying { mut purse, new, .. } = paying;
         for entry in &new {
-            let often = match &self.items {
+            match &self.items {
                 Items::OfHash(shards) => admit(shards, PlaceItem(place_item(entry.key)), store, |item| {
                     find_place(store, guard, item)
                 }),
@@ -227,21 +297,53 @@ impl Limits {
                     let item = KeyItem::new(unsafe { key_of(*entry, self.key) });
                     admit(shards, item, store, |item| find_key(store, guard, item))
                 }
-            };
-            self.count_structure(store, often);
+            }
         }
         let debt = self.account.debt();
         if purse.owes() || debt > 0 {
             // What cannot be evicted now is owed on.
-            _ = self.fill(store, guard, None, debt, &mut purse);
+            _ = self.fill(store, guard, probes.first().copied(), debt, &mut purse);
+        }
+        // What only replaces an object by one of the same size leaves no item, except perhaps in the wheel.
+        let leaves_nothing = new.is_empty() && purse.is_even();
+        self.tidy_sometimes(store, guard, probes.len(), leaves_nothing);
+    }
+
+    /// Calls [`tidy`](Self::tidy) after some writes, if bytes are limited. No place is locked.
+    #[inline]
+    fn tidy_sometimes(&self, store: &Store, guard: &Guard, writes: usize, leaves_nothing: bool) {
+        let Some(allowance) = self.allowance.as_ref().filter(|it| !leaves_nothing || it.has_wheel()) else {
+            return;
+        };
+        match UNTIL_TIDIED.get().checked_sub(writes) {
+            Some(left) => UNTIL_TIDIED.set(left),
+            None => {
+                UNTIL_TIDIED.set(TIDIED);
+                self.tidy(allowance, store, guard);
+            }
         }
     }
 
-    fn count_structure(&self, store: &Store, often: bool) {
-        if often && self.account.counts_bytes() {
-            let bytes = store.structure_bytes();
-            self.account.count_structure(bytes + bytes.min(GROWTH));
+    /// Makes the structure smaller, if it is larger than it may be. Gives up rather than wait.
+    #[inline(never)]
+    fn tidy(&self, allowance: &Allowance, store: &Store, guard: &Guard) {
+        store.trim(guard);
+        let Some(leases) = store.leases() else { return };
+        // Relaxed: a figure.
+        let keys = usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(0);
+        let (objects, queues, wheel) = (leases.objects(store), self.queue_bytes(), leases.wheel_bytes());
+        let is_crowded = queues + wheel > allowance.of_items(objects, keys);
+        if is_crowded && queues > allowance.of_queues(objects, keys) {
+            match &self.items {
+                Items::OfHash(shards) => {
+                    shards.trim(|item| find_place(store, guard, item).map_or(true, |found| found.is_some()));
+                }
+                Items::OfCa(shards) => {
+                    shards.trim(|item| find_key(store, guard, item).map_or(true, |found| found.is_some()));
+                }
+            }
         }
+        leases.help_to_sweep(store, guard, is_crowded && wheel > allowance.of_wheel(objects, keys));
     }
 
     /// Makes the purse hold this amount, by evicting objects. Those of the key's shard come first.
@@ -254,15 +356,35 @@ impl Limits {
         amount: i64,
         purse: &mut Purse<'_>,
     ) -> Result<(), Busy> {
-        self.count_structure(store, true);
-        self.fill(store, guard, Some(probe), amount, purse)
-            .map_err(|lack| match lack {
-                Lack::Busy => Busy,
-                Lack::Full => {
-                    store.count_event(Event::Refused, 1);
-                    patience::full()
+        let lack = match self.fill(store, guard, Some(probe), amount, purse) {
+            Ok(()) => {
+                // Relaxed: a count. The load first spares the line a write.
+                if self.starved.load(Ordering::Relaxed) > 0 {
+                    self.starved.store(0, Ordering::Relaxed);
                 }
-            })
+                return Ok(());
+            }
+            Err(lack) => lack,
+        };
+        let is_full = match lack {
+            Lack::Busy => false,
+            Lack::Full if !self.has_capacity(amount) => true,
+            // Others have taken all that there is, and put objects that no queue has yet.
+            Lack::Full if self.evicts() => self.starved.fetch_add(1, Ordering::Relaxed) > STARVED,
+            // What has expired is no reason to refuse.
+            Lack::Full => match store.settle(guard, false) {
+                Ok(()) => !purse.affords(amount),
+                Err(_) => false,
+            },
+        };
+        match is_full {
+            false if purse.has(amount) => Ok(()),
+            false => Err(Busy),
+            true => {
+                store.count_event(Event::Refused, 1);
+                Err(patience::full())
+            }
+        }
     }
 
     fn fill(
@@ -356,7 +478,10 @@ impl Limits {
         });
         if gone != 0 {
             // SAFETY: the object lives as long as the guard.
-            freed.set(freed.get() + unsafe { self.cost(gone) });
+            unsafe {
+                self.count_keys(None, Some(gone));
+                freed.set(freed.get() + self.cost(gone));
+            }
             if let Some(leases) = store.leases() {
                 // SAFETY: nothing links to the object any more.
                 unsafe { leases.part_with(guard, gone, why) }
@@ -366,14 +491,8 @@ impl Limits {
     }
 }
 
-/// Adds the item of a new object. Returns whether the structure's growth is to be counted now.
-fn admit<T: Item>(
-    shards: &Shards<T>,
-    item: T,
-    store: &Store,
-    find: impl Fn(&T) -> Result<Option<Entry>, Busy>,
-) -> bool {
-    let often = item.hash() % COUNTED == 0;
+/// Adds the item of a new object.
+fn admit<T: Item>(shards: &Shards<T>, item: T, store: &Store, find: impl Fn(&T) -> Result<Option<Entry>, Busy>) {
     let is_back = shards.admit(
         item,
         || store.size(),
@@ -382,7 +501,6 @@ fn admit<T: Item>(
     if is_back {
         store.count_event(Event::Readmitted, 1);
     }
-    often
 }
 
 /// The engine of items that are places.
@@ -506,9 +624,18 @@ impl<'a> Paying<'a> {
     pub fn pay(&mut self, old: Option<Entry>, step: Step) {
         // SAFETY: the place is locked, so both objects live.
         let cost = |entry: Entry| unsafe { self.limits.cost(entry.body) };
+        let body = |entry: Entry| entry.body;
+        // SAFETY: as above.
+        let count_keys = |new| unsafe { self.limits.count_keys(new, old.map(body)) };
         let paid = match step {
-            Step::Put(new) => cost(new) - old.map_or(0, cost),
-            Step::Remove => -old.map_or(0, cost),
+            Step::Put(new) => {
+                count_keys(Some(new.body));
+                cost(new) - old.map_or(0, cost)
+            }
+            Step::Remove => {
+                count_keys(None);
+                -old.map_or(0, cost)
+            }
             Step::Keep | Step::Touch => {
                 if let Some(entry) = old {
                     // SAFETY: as above.

@@ -4,6 +4,7 @@ pub(crate) mod leased;
 pub(crate) mod limited;
 pub(crate) mod other;
 
+use crate::evict::allowance::is_small;
 use crate::expiry::notices::Why;
 use crate::failure::Failure;
 use crate::flights::Flights;
@@ -149,15 +150,30 @@ impl Store {
             .map_or((None, None), |config| (config.expiry, config.limit));
         let leases = (expiry.is_some() || limit.is_some()).then(|| {
             let ordered = engine == EngineName::Ca;
-            Box::new(Leases::new(expiry.unwrap_or_default(), limit, key, ordered, shared))
+            Box::new(Leases::new(expiry, limit, key, ordered, shared))
         });
+        let small = limit.as_ref().is_some_and(is_small);
+        let striped = shared && !small;
+        let leased_hash = |leases: Box<Leases>| {
+            let engine = Hash::new(Exact::new(key))?;
+            let most = leases.limits().and_then(Limits::bucket_bytes);
+            Some(Structure::LeasedHash(
+                match most {
+                    Some(bytes) => engine.within(bytes),
+                    None => engine,
+                },
+                leases,
+            ))
+        };
+        // A split of a base node takes more bytes than its objects pay for.
+        let leased_thresholds = if small { Thresholds::NEVER } else { thresholds() };
         Some(Self {
             structure: match (engine, leases) {
                 (EngineName::Hash, None) => Structure::Hash(Hash::new(Exact::new(key))?),
                 (EngineName::Ca, None) => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds())),
-                (EngineName::Hash, Some(leases)) => Structure::LeasedHash(Hash::new(Exact::new(key))?, leases),
+                (EngineName::Hash, Some(leases)) => leased_hash(leases)?,
                 (EngineName::Ca, Some(leases)) => {
-                    Structure::LeasedCa(Ca::with_thresholds(Ordered::new(key), thresholds()), leases)
+                    Structure::LeasedCa(Ca::with_thresholds(Ordered::new(key), leased_thresholds), leases)
                 }
                 (other, _) => Structure::Other(other::make(
                     other,
@@ -165,7 +181,7 @@ impl Store {
                     key,
                 )?),
             },
-            counters: if shared { Stripes::striped() } else { Stripes::new() },
+            counters: if striped { Stripes::striped() } else { Stripes::new() },
             config,
             history: History::default(),
             flights: Flights::default(),
@@ -646,7 +662,7 @@ impl Store {
             match done {
                 Ok(result) => {
                     paying.purse.take_over(&mut purse);
-                    limits.settle(self, guard, paying);
+                    limits.settle(self, guard, &[probe], paying);
                     if wrote {
                         self.written(probe);
                     }
@@ -752,7 +768,7 @@ impl Store {
             }
             match done {
                 Ok(result) => {
-                    limits.settle(self, guard, paying);
+                    limits.settle(self, guard, &[probe], paying);
                     return Ok(result);
                 }
                 Err(price) => limits.make_room(self, guard, probe, price, &mut paying.purse)?,
@@ -1117,6 +1133,9 @@ impl Store {
         let (mut change, mut paying) = (Some(change), leases.limits().map(Paying::new));
         // Of several writes of one key the last one counts. That is looked at if there is no room for all of them.
         let mut lasting = None;
+        if let Some(paying) = &mut paying {
+            self.prepay(guard, probes, planned, paying, &mut lasting)?;
+        }
         loop {
             let done = self.update_many_as_it_is(guard, probes, |places| {
                 if let Some(paying) = &mut paying {
@@ -1155,7 +1174,7 @@ impl Store {
                         unsafe { leases.part_with(guard, body, Why::Expired) }
                     }
                     if let Some(paying) = paying {
-                        paying.limits.settle(self, guard, paying);
+                        paying.limits.settle(self, guard, probes, paying);
                     }
                     return Ok(result);
                 }
@@ -1168,6 +1187,43 @@ impl Store {
                 (Err(_), None) => unreachable!("only contents with a limit have prices"),
             }
         }
+    }
+
+    /// Makes room for what a call on many keys will probably add. The engine grows for all its keys before it locks their places, so what is
+    /// refused is refused before. With the places locked, the price is looked at again.
+    fn prepay(
+        &self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        planned: &dyn Fn(usize) -> Planned,
+        paying: &mut Paying<'_>,
+        lasting: &mut Option<Vec<bool>>,
+    ) -> Result<(), Busy> {
+        let limits = paying.limits;
+        let whole = |i: usize| limits.price_of(planned(i), None);
+        let Some(probe) = probes
+            .first()
+            .filter(|_| limits.lacks((0..probes.len()).map(whole).sum()))
+        else {
+            return Ok(());
+        };
+        let lasting = lasting.get_or_insert_with(|| last_of_keys(probes, self.is_ordered()));
+        let mut prices = (0, 0);
+        for i in (0..probes.len()).filter(|i| lasting[*i]) {
+            let old = self.read_as_it_is(guard, probes[i], |entry| entry)?;
+            prices.0 += limits.price_of(planned(i), old);
+            prices.1 += whole(i);
+        }
+        // If all are too large together, nothing is to be evicted for them.
+        let price = if limits.has_capacity(prices.1) {
+            prices.0
+        } else {
+            prices.1
+        };
+        if !paying.purse.affords(price) {
+            limits.make_room(self, guard, probe, price, &mut paying.purse)?;
+        }
+        Ok(())
     }
 
     /// [`update_many`](Self::update_many), which also shows what has expired.
@@ -1453,6 +1509,15 @@ impl Store {
             Structure::LeasedHash(engine, leases) => engine.bytes() - size_of_val(engine) + leases.bytes(),
             Structure::LeasedCa(engine, leases) => engine.bytes() - size_of_val(engine) + leases.bytes(),
             Structure::Other(engine) => engine.bytes(),
+        }
+    }
+
+    /// Makes a default engine smaller, if it is larger than its entries need. Gives up rather than wait.
+    pub fn trim(&self, guard: &Guard) {
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.trim(guard),
+            // Its leaves merge with each deletion.
+            DefaultEngine::Ca(_) => (),
         }
     }
 

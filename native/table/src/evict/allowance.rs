@@ -1,0 +1,233 @@
+//! What the structure of a table with a limit of bytes may take.
+//!
+//! Each object pays for its share of the structure, as large as that may become. A fixed part of the limit is kept apart for the rest. So
+//! what a table has room for depends on its objects only: not on how they came there, and not on memory that waits to be freed.
+//!
+//! Structures keep to their allowance by themselves, except for stale items of the queues and of the timer wheel. These are dropped when they
+//! would take more.
+
+use super::account::{Limit, Unit};
+use super::policy::Policy;
+use super::shards;
+use crate::expiry::wheel;
+
+/// The bytes of a table beside its engine and its items: its values, and its place in the registry.
+const TABLE: usize = 2048;
+
+/// The bytes of an engine for each object. A `hash` has 26 to 32, with overflow blocks. A `ca` has 20 to 32, and more where many objects were
+/// deleted.
+const IN_A_HASH: usize = 36;
+const IN_A_CA: usize = 40;
+
+/// The bytes of an engine for few objects, with what comes between two looks at stale items. A leaf of a `ca` does not shrink alone.
+const FEW_IN_A_HASH: usize = 1536;
+const FEW_IN_A_CA: usize = 3072;
+
+/// A small `hash` grows by powers of two, and a larger one by 36 KiB. For that, this part of the limit is kept, at most so many bytes.
+const GROWTH_PART: u64 = 8;
+const GROWTH_MOST: u64 = 26 << 10;
+
+/// An object takes so many bytes at least, and in a crowded `hash` so many in overflow blocks.
+const SMALLEST: usize = 32;
+const OVERFLOW: usize = 7;
+
+/// The bytes of the ghost queue for each object.
+const GHOST: usize = 4;
+
+/// There may be one stale item for so many objects. Those that deletions leave are dropped with less work than those of the wheel, which
+/// evictions leave, too.
+const STALE_OF_DELETIONS: usize = 4;
+const STALE_OF_EVICTIONS: usize = 2;
+
+/// The bytes that an object is taken to have, for the number of shards.
+const ABOUT: u64 = 128;
+
+/// In a table with many writers, so many bytes of the limit give the wheel a part.
+const WHEEL_PART: u64 = 256 << 10;
+
+/// Tables with a smaller limit have no striped counters, and no large wheel.
+const SMALL: u64 = wheel::PARTS as u64 * WHEEL_PART;
+
+/// A limit that leaves fewer bytes for objects is refused.
+const LEAST: i64 = 512;
+
+/// What has the limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Limited {
+    /// The engine is a `ca`, not a `hash`.
+    pub ordered: bool,
+    /// Objects may expire.
+    pub expires: bool,
+    /// Many processes may write at the same time.
+    pub shared: bool,
+}
+
+/// The bytes of queues, or of a wheel.
+#[derive(Clone, Copy, Debug, Default)]
+struct Items {
+    empty: usize,
+    /// For each object.
+    each: usize,
+    /// The copies of the keys.
+    copies: usize,
+}
+
+impl Items {
+    /// For so many objects. `keys` is the bytes of a copy of each key.
+    fn bytes(self, objects: usize, keys: usize) -> usize {
+        self.empty + self.each * objects + self.copies * keys
+    }
+}
+
+/// See the module's documentation.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowance {
+    /// The part of the limit that is kept for what no object pays.
+    apart: usize,
+    /// The part of that which is for the engine.
+    few: usize,
+    /// What each object pays for the engine.
+    engine: usize,
+    /// What an object pays whose key is an immediate.
+    each: usize,
+    /// The queues and the wheel without stale items.
+    queues: Items,
+    wheel: Items,
+    /// The bytes of an item without its key.
+    item: usize,
+    /// For so many objects there may be a stale item. 0 if there are no items.
+    stale: usize,
+}
+
+impl Allowance {
+    pub fn new(limit: &Limit, limited: Limited) -> Self {
+        let item = if limited.ordered { 8 } else { 4 };
+        let queues = match limit.policy {
+            None => Items::default(),
+            Some(policy) => Items {
+                empty: shards::empty_bytes(item) * shards::number_for(about_objects(limit)),
+                each: item + if policy == Policy::S3Fifo { GHOST } else { 0 },
+                copies: 1,
+            },
+        };
+        let parts = wheel_parts(limit, limited);
+        let wheel = match limited.expires {
+            false => Items {
+                empty: wheel::new_bytes(parts),
+                ..Items::default()
+            },
+            true => Items {
+                empty: wheel::empty_bytes(parts, item),
+                each: wheel::FEW * item,
+                copies: 1,
+            },
+        };
+        let stale = match (limit.policy, limited.expires) {
+            (None, false) => 0,
+            (Some(_), false) => STALE_OF_DELETIONS,
+            (_, true) => STALE_OF_EVICTIONS,
+        };
+        let (engine, few) = match limited.ordered {
+            true => (IN_A_CA, FEW_IN_A_CA),
+            false => (
+                IN_A_HASH,
+                FEW_IN_A_HASH + (limit.number / GROWTH_PART).min(GROWTH_MOST) as usize,
+            ),
+        };
+        let mut allowance = Self {
+            each: 0,
+            apart: TABLE + few + queues.empty + wheel.empty,
+            few,
+            engine,
+            queues,
+            wheel,
+            item,
+            stale,
+        };
+        allowance.each = allowance.share(0);
+        allowance
+    }
+
+    /// What all objects may take together, of a limit of so many bytes.
+    pub fn capacity(&self, limit: u64) -> i64 {
+        limit as i64 - self.apart as i64
+    }
+
+    /// What the buckets of a `hash` may take at most, with the smallest objects.
+    pub fn of_buckets(&self, limit: u64) -> usize {
+        let each = SMALLEST + self.of_object(0);
+        let objects = usize::try_from(self.capacity(limit)).unwrap_or(0) / each;
+        self.few + objects * (self.engine - OVERFLOW)
+    }
+
+    /// What an object pays beside its own bytes. Its key takes so many bytes in an item.
+    #[inline]
+    pub fn of_object(&self, key: usize) -> usize {
+        match key {
+            0 => self.each,
+            _ => self.share(key),
+        }
+    }
+
+    fn share(&self, key: usize) -> usize {
+        let items = self.queues.each + self.wheel.each + (self.queues.copies + self.wheel.copies) * key;
+        self.engine + items + self.stale(1, key)
+    }
+
+    /// The bytes of stale items for so many objects.
+    fn stale(&self, objects: usize, keys: usize) -> usize {
+        match self.stale {
+            0 => 0,
+            part => (self.item * objects + keys).div_ceil(part),
+        }
+    }
+
+    /// Whether objects may have items in the wheel.
+    #[inline]
+    pub fn has_wheel(&self) -> bool {
+        self.wheel.copies > 0
+    }
+
+    /// What the queues and the wheel may take for so many objects, if the bytes of their keys are `keys`.
+    pub fn of_items(&self, objects: usize, keys: usize) -> usize {
+        self.queues.bytes(objects, keys) + self.wheel.bytes(objects, keys) + self.stale(objects, keys)
+    }
+
+    /// What the queues take at most if no item is stale.
+    pub fn of_queues(&self, objects: usize, keys: usize) -> usize {
+        self.queues.bytes(objects, keys)
+    }
+
+    /// What the wheel takes at most if no item is stale.
+    pub fn of_wheel(&self, objects: usize, keys: usize) -> usize {
+        self.wheel.bytes(objects, keys)
+    }
+}
+
+/// About how many objects have room.
+pub fn about_objects(limit: &Limit) -> u64 {
+    match limit.unit {
+        Unit::Objects => limit.number,
+        Unit::Bytes => limit.number / ABOUT,
+    }
+}
+
+/// The number of parts of the wheel.
+pub fn wheel_parts(limit: &Limit, limited: Limited) -> usize {
+    let most = match limit.unit {
+        _ if !limited.shared || !limited.expires => wheel::FEW_PARTS as u64,
+        Unit::Objects => wheel::PARTS as u64,
+        Unit::Bytes => limit.number / WHEEL_PART,
+    };
+    most.clamp(wheel::FEW_PARTS as u64, wheel::PARTS as u64) as usize
+}
+
+/// Whether a limit is of so few bytes that its table is to be small.
+pub fn is_small(limit: &Limit) -> bool {
+    limit.unit == Unit::Bytes && limit.number < SMALL
+}
+
+/// Whether a limit leaves room for at least a small object.
+pub fn leaves_room(limit: &Limit, limited: Limited) -> bool {
+    limit.unit == Unit::Objects || Allowance::new(limit, limited).capacity(limit.number) >= LEAST
+}

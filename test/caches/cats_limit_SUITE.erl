@@ -600,7 +600,7 @@ any_table() ->
             [begin
                  any_call(Table, Options, Calls),
                  Used = used(Table),
-                 ?assert(Used =< limit_of(Options), {Used, Options, Calls})
+                 ?assert(Used =< most_of(Options), {Used, Options, Calls})
              end || _ <- lists:seq(1, one_of([100, 1000]))],
             cats:delete(Table)
     catch
@@ -613,9 +613,13 @@ any_options() ->
     [one_of([set, ordered_set]), {limit, {bytes, Limit}}, {evict, one_of([none | ?POLICIES])}, {write_concurrency, one_of([true, false, auto])},
      one_of([public, private]) | one_of([[], [{ttl, 60_000}], [{ttl, 20}], [{idle, 60_000}], [{idle, 20}]])].
 
-limit_of(Options) ->
+%% Overflow blocks of a hash may take more than their objects paid, where many objects of crowded buckets were deleted.
+most_of(Options) ->
     {limit, {bytes, Limit}} = lists:keyfind(limit, 1, Options),
-    Limit.
+    case lists:member(set, Options) of
+        true -> Limit + Limit div 10;
+        false -> Limit
+    end.
 
 any_calls() ->
     #{key => one_of([fun(N) -> N end, fun(N) -> {user, N} end, fun(N) -> {a, {b, N}, [N, 1.5]} end, fun integer_to_binary/1]),
@@ -682,7 +686,7 @@ any_size_together(_Config) ->
          Processes = [spawn_monitor(fun() -> rand:seed(exsss, Seed), [any_call(Table, Known, Calls) || _ <- lists:seq(1, 3000)] end) || Seed <- Seeds],
          Most = most_until_down(Table, Processes, 0),
          ct:pal("~p of ~p: ~0p", [Most, Limit, Options]),
-         ?assert(Expiry =/= [] orelse Most =< Limit, {Most, Options}),
+         ?assert(Expiry =/= [] orelse Most =< most_of(Options), {Most, Options}),
          cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Expiry <- [[], [{ttl, 60_000}], [{idle, 20}]]].
 

@@ -64,7 +64,7 @@ keys(#{tid := Tid} = Table, Objects, Tries) ->
     end.
 
 %% Objects that wait for the process that is told of them do not count for a limit, but for the memory. Stale items of the timer wheel may pass
-%% a limit for a while.
+%% a limit for a while, and overflow blocks of a hash by a few percent.
 limit(#{tid := Tid} = Table) ->
     IsInexact = has(notify, Table) orelse has(expiring, Table),
     case cats:info(Tid, limit) of
@@ -74,7 +74,7 @@ limit(#{tid := Tid} = Table) ->
                             end;
         {bytes, Limit} ->
             case cats:info(Tid, memory) * erlang:system_info(wordsize) of
-                Bytes when Bytes > Limit, not IsInexact -> {limit, Table, Bytes, cats:info(Tid)};
+                Bytes when Bytes > Limit + Limit div 10, not IsInexact -> {limit, Table, Bytes, cats:info(Tid)};
                 _ -> nothing
             end;
         undefined -> nothing

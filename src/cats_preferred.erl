@@ -105,7 +105,7 @@ keep(Process, Level, Monitor) ->
 look(Process, Level, Monitor, IsInside) ->
     case process_info(Process, catchlevel) of
         {catchlevel, Catches} when Catches >= Level ->
-            IsInside(),
+            _ = IsInside(),
             keep(Process, Level, Monitor);
         _ ->
             cats_nif:transaction_yield(self())

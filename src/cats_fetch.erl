@@ -187,11 +187,11 @@ renewed(Object, Table, Key, Call) ->
             count(Table, fetch_stale),
             %% The object is there, whether a renewal can begin or not. It cannot where there is no room for a process, where the caller
             %% runs a transaction and may not write, and where the table has just been deleted.
-            try
-                _ = flight_to(Table, Key, Call) =:= false andalso begin_renewal(Table, Key, Call)
-            catch
-                error:Reason when Reason =:= badarg; Reason =:= system_limit -> false
-            end,
+            _ = try
+                    flight_to(Table, Key, Call) =:= false andalso begin_renewal(Table, Key, Call)
+                catch
+                    error:Reason when Reason =:= badarg; Reason =:= system_limit -> false
+                end,
             Object;
         _ ->
             miss(Table, Key, Call)

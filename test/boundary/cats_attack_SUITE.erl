@@ -384,7 +384,7 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
             {select_key, [All, 1]}, {select_terms, [[{1, 2, 3}], All, []]}, {settings, []}, {stop_clock, [false]}, {transaction_preferred, []},
             {transaction_prefer, [self()]}, {transaction_yield, [self()]}, {trace_start, [[call], 100]},
             {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},
-            {new, [forged, [ordered_set, {limit, {bytes, 1000}}, {evict, sieve}, {notify, self(), [{batch, 3}]}]]},
+            {new, [forged, [ordered_set, {limit, {bytes, 20000}}, {evict, sieve}, {notify, self(), [{batch, 3}]}]]},
             {flight_wait, [self(), self()]}, {flight_waited, []}, {configure, [#{}]}, {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]
         ++ [{Function, [Reference]} || Function <- [trace_slots, trace_stop], Reference <- References]
         ++ [{trace_events, [Reference, Slot]} || Reference <- References, Slot <- [0, 1, 5]]

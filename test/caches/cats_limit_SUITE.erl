@@ -21,6 +21,8 @@ end_per_suite(_Config) -> ok.
 
 -define(POLICIES, [s3_fifo, sieve, clock]).
 -define(MS, cats_test_lib:environment("LIMIT_MS", 1000)).
+%% Tables of random sizes.
+-define(TABLES, 2000).
 
 options(_Config) ->
     [begin
@@ -575,22 +577,7 @@ accepted(Table, Limit) ->
 
 %% Random calls on tables of any size. The limit holds after each call. What is refused is refused by a fresh table, too: with the same
 %% contents where nothing is evicted, otherwise when it is empty.
-any_size(_Config) ->
-    seed(),
-    Until = erlang:monotonic_time(millisecond) + 20 * ?MS,
-    any_size_until(Until, 1),
-    ok.
-
-seed() ->
-    Seed = cats_test_lib:environment("SEED", erlang:unique_integer([positive]) + erlang:system_time()),
-    ct:pal("SEED=~p", [Seed]),
-    rand:seed(exsss, Seed).
-
-any_size_until(Until, Tables) ->
-    case erlang:monotonic_time(millisecond) < Until of
-        true -> any_table(), any_size_until(Until, Tables + 1);
-        false -> ct:pal("~p tables", [Tables])
-    end.
+any_size(_Config) -> [any_table() || _ <- lists:seq(1, ?TABLES)].
 
 any_table() ->
     Options = any_options(),
@@ -674,7 +661,6 @@ any_insert(Table, Options, Objects) ->
 %% The same under several processes: nothing is refused that fits an empty table, and the limit is not passed. Only stale items of the timer
 %% wheel may pass it, while a process that has locked some does not run.
 any_size_together(_Config) ->
-    seed(),
     [begin
          Limit = round(20_000 * math:pow(100, rand:uniform())),
          Options = [Type, public, {limit, {bytes, Limit}}, {evict, Policy}, {write_concurrency, one_of([true, false, auto])} | Expiry],

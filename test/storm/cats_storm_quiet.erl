@@ -63,19 +63,21 @@ keys(#{tid := Tid} = Table, Objects, Tries) ->
                  end
     end.
 
-%% Objects that wait for the process that is told of them do not count for a limit, but for the memory. Stale items of the timer wheel may pass
-%% a limit for a while, and overflow blocks of a hash by a few percent.
+%% Objects that wait for the process that is told of them do not count for a limit, but for the memory. Overflow blocks of a hash may pass a
+%% limit by a few percent, and stale items of the timer wheel by more, for a while.
 limit(#{tid := Tid} = Table) ->
-    IsInexact = has(notify, Table) orelse has(expiring, Table),
     case cats:info(Tid, limit) of
         {objects, Limit} -> case cats:info(Tid, size) of
                                 Size when Size =< Limit -> nothing;
                                 Size -> {limit, Table, Size}
                             end;
         {bytes, Limit} ->
-            case cats:info(Tid, memory) * erlang:system_info(wordsize) of
-                Bytes when Bytes > Limit + Limit div 10, not IsInexact -> {limit, Table, Bytes, cats:info(Tid)};
-                _ -> nothing
+            Bytes = cats:info(Tid, memory) * erlang:system_info(wordsize),
+            Structure = Limit div 100 + 20000,
+            More = case has(expiring, Table) of true -> Structure; false -> min(Limit div 10, Structure) end,
+            case Bytes > Limit + More andalso not has(notify, Table) of
+                true -> {limit, Table, Bytes, cats:info(Tid)};
+                false -> nothing
             end;
         undefined -> nothing
     end.

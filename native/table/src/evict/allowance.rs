@@ -82,8 +82,8 @@ impl Items {
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// The part of the limit that is kept for what no object pays.
-    apart: usize,
+    /// What all objects may take together: the limit without the part that is kept for what no object pays.
+    capacity: i64,
     /// The part of that which is for the engine.
     few: usize,
     /// What each object pays for the engine.
@@ -136,7 +136,7 @@ impl Allowance {
         };
         let mut allowance = Self {
             each: 0,
-            apart: TABLE + few + queues.empty + wheel.empty,
+            capacity: limit.number as i64 - (TABLE + few + queues.empty + wheel.empty) as i64,
             few,
             engine,
             queues,
@@ -148,15 +148,15 @@ impl Allowance {
         allowance
     }
 
-    /// What all objects may take together, of a limit of so many bytes.
-    pub fn capacity(&self, limit: u64) -> i64 {
-        limit as i64 - self.apart as i64
+    /// What all objects may take together.
+    pub fn capacity(&self) -> i64 {
+        self.capacity
     }
 
     /// What the buckets of a `hash` may take at most, with the smallest objects.
-    pub fn of_buckets(&self, limit: u64) -> usize {
+    pub fn of_buckets(&self) -> usize {
         let each = SMALLEST + self.of_object(0);
-        let objects = usize::try_from(self.capacity(limit)).unwrap_or(0) / each;
+        let objects = usize::try_from(self.capacity).unwrap_or(0) / each;
         self.few + objects * (self.engine - OVERFLOW)
     }
 
@@ -229,5 +229,5 @@ pub fn is_small(limit: &Limit) -> bool {
 
 /// Whether a limit leaves room for at least a small object.
 pub fn leaves_room(limit: &Limit, limited: Limited) -> bool {
-    limit.unit == Unit::Objects || Allowance::new(limit, limited).capacity(limit.number) >= LEAST
+    limit.unit == Unit::Objects || Allowance::new(limit, limited).capacity() >= LEAST
 }

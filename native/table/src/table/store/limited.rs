@@ -96,7 +96,6 @@ enum Items {
 /// What a table with a limit has besides its leases.
 pub struct Limits {
     account: Account,
-    limit: Limit,
     /// What the structure may take, if bytes are limited.
     allowance: Option<Allowance>,
     /// The bytes of copies of all keys, if bytes are limited.
@@ -114,10 +113,9 @@ impl Limits {
     pub fn new(limit: Limit, limited: Limited, key: usize) -> Self {
         let objects = about_objects(&limit);
         let allowance = (limit.unit == Unit::Bytes).then(|| Allowance::new(&limit, limited));
-        let capacity = allowance.map_or(limit.number as i64, |allowance| allowance.capacity(limit.number));
+        let capacity = allowance.map_or(limit.number as i64, |allowance| allowance.capacity());
         Self {
             account: Account::new(capacity),
-            limit,
             allowance,
             keys: AtomicI64::new(0),
             starved: AtomicU32::new(0),
@@ -233,7 +231,7 @@ impl Limits {
 
     /// What the buckets of a `hash` may take, if bytes are limited.
     pub fn bucket_bytes(&self) -> Option<usize> {
-        self.allowance.map(|allowance| allowance.of_buckets(self.limit.number))
+        self.allowance.map(|allowance| allowance.of_buckets())
     }
 
     /// Whether bytes are limited, not objects.
@@ -395,7 +393,7 @@ impl Limits {
         amount: i64,
         purse: &mut Purse<'_>,
     ) -> Result<(), Lack> {
-        if amount > self.account.capacity() {
+        if !self.has_capacity(amount) {
             return Err(Lack::Full);
         }
         let freed = Cell::new(0);

@@ -7,7 +7,7 @@ use crate::head::Variables;
 use crate::matcher::Comparison;
 use crate::name::Name;
 use crate::program::{Invalid, Output, Run, Spec};
-use crate::template::Template;
+use crate::template::{filled, Template};
 use cats_term::{needed, List, TermRef, View, NIL};
 use smallvec::{smallvec, SmallVec};
 use std::sync::Arc;
@@ -180,10 +180,7 @@ impl Expression {
         if self.height <= FEW {
             return f(&mut [nothing; FEW]);
         }
-        let mut stack = Vec::new();
-        needed(stack.try_reserve_exact(self.height).ok());
-        stack.resize(self.height, nothing);
-        f(&mut stack)
+        f(&mut filled(nothing, self.height))
     }
 
     /// The value of a body, built by `output`. What is built last is built directly, without a stored term in between.

@@ -314,7 +314,7 @@ impl Template {
 }
 
 /// So many times the same.
-fn filled<T: Copy>(item: T, count: usize) -> Vec<T> {
+pub(crate) fn filled<T: Copy>(item: T, count: usize) -> Vec<T> {
     let mut list = Vec::new();
     needed(list.try_reserve_exact(count).ok());
     list.resize(count, item);

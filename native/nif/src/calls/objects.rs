@@ -2,6 +2,7 @@
 
 use super::*;
 use cats_term::key_word_of_part;
+use std::time::Instant;
 
 /// Words of an object that the buffer on the stack has room for.
 pub(super) const OBJECT_WORDS: usize = 128;
@@ -171,6 +172,15 @@ pub(super) const WORD_NS: usize = 5;
 #[inline]
 pub(super) fn account(env: Env, words: usize) {
     env.account(words * WORD_NS);
+}
+
+/// Runs a part of a call that succeeds, and reports to the scheduler how long it took.
+#[inline]
+pub(super) fn timed<R>(env: Env, part: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
+    let begin = Instant::now();
+    let result = part()?;
+    env.account(begin.elapsed().as_nanos() as usize);
+    Ok(result)
 }
 
 /// Whether the call may take long. Always false for tables where that makes no difference: it does where a key may have

@@ -2,7 +2,6 @@
 
 use super::*;
 use cats_table::{Between, Kind as TableKind};
-use std::time::Instant;
 
 /// The most objects that one call of [`range_between`] returns on a scheduler.
 const OBJECTS: usize = 500;
@@ -28,9 +27,7 @@ pub fn count_between(env: Env, &[table, from, to]: &[Term; 3]) -> Result<Term, F
 }
 
 fn count(env: Env, handle: Handle<'_>, between: Between<'_, Probe<'_>>) -> Result<Term, Failure> {
-    let begin = Instant::now();
-    let count = handle.count(between, on_dirty_scheduler())?;
-    env.account(begin.elapsed().as_nanos() as usize);
+    let count = timed(env, || Ok(handle.count(between, on_dirty_scheduler())?))?;
     Ok(Term::small(count as u64))
 }
 
@@ -41,9 +38,7 @@ pub fn nth(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let number = env.get_i64(number).ok_or_else(bad)?;
     let down = number < 0;
     let from_end = if down { !number } else { number };
-    let begin = Instant::now();
-    let found = handle.nth(from_end as usize, down, on_dirty_scheduler())?;
-    env.account(begin.elapsed().as_nanos() as usize);
+    let found = timed(env, || Ok(handle.nth(from_end as usize, down, on_dirty_scheduler())?))?;
     match found {
         None => Ok(atoms::end_of_table()),
         Some(object) => {

@@ -4,7 +4,6 @@ use super::*;
 use crate::layout::equal::equals_stored;
 use cats_table::Direction;
 use cats_term::Scratch;
-use std::time::Instant;
 
 pub fn first(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     step(env, table, None, Direction::Up)
@@ -206,9 +205,7 @@ pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let handle = find(env, &guard, table, STEP)?;
     let number = number.small_integer().and_then(|number| usize::try_from(number).ok());
     let number = number.ok_or_else(bad)?;
-    let begin = Instant::now();
-    let objects = handle.slot(number, on_dirty_scheduler())?;
-    env.account(begin.elapsed().as_nanos() as usize);
+    let objects = timed(env, || Ok(handle.slot(number, on_dirty_scheduler())?))?;
     match objects {
         Some(objects) => tuples(env, &objects),
         None => Ok(atoms::end_of_table()),

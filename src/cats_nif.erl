@@ -112,7 +112,8 @@
     trace_slots/1,
     trace_events/2,
     dirty/2,
-    dirty_call/2
+    dirty_call/2,
+    priv_dir/0
 ]).
 
 -ifdef(SELFTEST).
@@ -298,7 +299,8 @@ number(Header, At, Bytes) -> binary:decode_unsigned(binary:part(Header, At, Byte
 %% What a function returns that has no library. Its type is unknown to Dialyzer, as that of a native function is.
 not_loaded() -> persistent_term:get(?FAILURE).
 
-%% Beside the directory that this module was loaded from, if the application is not on the code path as such.
+%% @doc Where the library and the pages are. Beside the directory that this module was loaded from, if the application is not on the code
+%% path as such.
 -spec priv_dir() -> file:filename().
 priv_dir() ->
     case code:priv_dir(cats) of

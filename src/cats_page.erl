@@ -37,8 +37,7 @@ elements([Before, <<>>, <<"script">>, File | After]) -> [Before, "<script>\n", r
 elements([Last]) -> [Last].
 
 read(Name) ->
-    Ebin = filename:dirname(filename:absname(code:where_is_file("cats_page.beam"))),
-    File = filename:join([filename:dirname(Ebin), "priv/pages", Name]),
+    File = filename:join([cats_nif:priv_dir(), "pages", Name]),
     case file:read_file(File) of
         {ok, Content} -> Content;
         {error, Reason} -> throw({failed, File, Reason})

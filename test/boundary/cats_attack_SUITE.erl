@@ -381,7 +381,7 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
         ++ [{scan, [C, []]} || C <- Cursor]
         ++ [{select_chunk, [hd(Tables), C, 0]} || C <- Cursor]
         ++ [{is_cursor, [hd(Cursor)]}, {stop_recording, [Record]}, {whereis, [name]}, {all, []}, {garbage, []}, {memory, []}, {engines, []},
-            {select_key, [All, 1]}, {select_terms, [[{1, 2, 3}], All, []]}, {settings, []}, {stop_clock, [false]}, {transaction_preferred, []},
+            {select_key, [All, 1]}, {select_terms, [[{1, 2, 3}], All, []]}, {settings, []}, {priv_dir, []}, {stop_clock, [false]}, {transaction_preferred, []},
             {transaction_prefer, [self()]}, {transaction_yield, [self()]}, {trace_start, [[call], 100]},
             {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},
             {new, [forged, [ordered_set, {limit, {bytes, 20000}}, {evict, sieve}, {notify, self(), [{batch, 3}]}]]},

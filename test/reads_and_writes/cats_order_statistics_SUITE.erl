@@ -2,7 +2,7 @@
 -module(cats_order_statistics_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([like_a_sorted_list/1, large_tables/1, open_bounds/1, equal_numbers/1, pages/1, large_objects/1, stable_below_a_writer/1,
+-export([like_a_sorted_list/1, large_tables/1, slots/1, open_bounds/1, equal_numbers/1, pages/1, large_objects/1, stable_below_a_writer/1,
          stable_between_writers/1, emptied_and_filled_again/1, only_ordered_sets_of_ca/1, rights/1, explanations/1]).
 
 -define(T, (cats_test_lib:tables())).
@@ -10,7 +10,7 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [like_a_sorted_list, large_tables, open_bounds, equal_numbers, pages, large_objects, stable_below_a_writer,
+    [like_a_sorted_list, large_tables, slots, open_bounds, equal_numbers, pages, large_objects, stable_below_a_writer,
      stable_between_writers, emptied_and_filled_again, only_ordered_sets_of_ca, rights, explanations].
 
 init_per_suite(Config) ->
@@ -40,6 +40,21 @@ like_a_sorted_list(_Config) ->
                      [], lists:seq(1, 12)),
          true = ?T:delete(Table)
      end || Shape <- shapes(), {Seed, Options} <- [{1, []}, {2, [{keypos, 2}]}, {3, [compressed]}]].
+
+%% A slot is the object with this number. To find it takes no longer behind many objects: no call goes to a dirty scheduler.
+slots(_Config) ->
+    [begin
+         Table = new(Options),
+         true = ?T:insert(Table, [{N, N} || N <- lists:seq(1, Size)]),
+         %% The tree counts its objects when they are first asked for.
+         {1, 1} = ?T:nth(Table, 0),
+         #{dirty := Before} = cats:stats(Table),
+         [?assertEqual([?T:nth(Table, N)], ?T:slot(Table, N)) || N <- [0, 1, Size div 2, Size - 2, Size - 1]],
+         ?assertEqual('$end_of_table', ?T:slot(Table, Size)),
+         ?assertError(badarg, ?T:slot(Table, Size + 1)),
+         ?assertMatch(#{dirty := Before}, cats:stats(Table)),
+         true = ?T:delete(Table)
+     end || Options <- [[], [{ttl, 1_000_000}]], Size <- [10, 1000, 100_000]].
 
 change_and_compare(Table, KeyPos, Shape, Round, Keys0) ->
     Some = [Shape(rand:uniform(3000)) || _ <- lists:seq(1, rand:uniform(400))],

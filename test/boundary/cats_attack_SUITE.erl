@@ -4,6 +4,7 @@
 -measures([costly_specifications]).
 -include_lib("stdlib/include/assert.hrl").
 -include("cats_failure.hrl").
+-import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([dirty_calls_in_one_another/1, hostile_calls/1, forged_arguments/1, costly_specifications/1, costly_changes/1,
          results_of_another_kind/1]).
@@ -203,9 +204,6 @@ specification(8) -> [{{'$1', '_', '_'}, [], [nested(rand:uniform(100), fun(Term)
 
 nested(Depth, Wrap) ->
     lists:foldl(fun(_, Term) -> Wrap(Term) end, '$1', lists:seq(1, Depth)).
-
-one_of(List) ->
-    lists:nth(rand:uniform(length(List)), List).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Arguments that are right but for one part

@@ -321,7 +321,7 @@ kill(Workers, Tables, End, Killed) ->
     end.
 
 work(Tables) ->
-    Table = lists:nth(rand:uniform(length(Tables)), Tables),
+    Table = cats_test_lib:one_of(Tables),
     Key = rand:uniform(300),
     try work(rand:uniform(20), Table, Key)
     catch error:badarg -> ok    % what bags refuse, and next of absent keys in ets

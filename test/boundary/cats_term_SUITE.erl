@@ -293,7 +293,7 @@ random_key(Leaves) ->
         5 -> rand:uniform(1 bsl 62);
         6 ->
             Colliding = cats_oracle_terms:colliding_keys(),
-            lists:nth(rand:uniform(length(Colliding)), Colliding)
+            cats_test_lib:one_of(Colliding)
     end.
 
 is_as_of_the_vm(Term) ->

@@ -1,6 +1,7 @@
 %% Tables with a limit: that it holds whoever writes, which objects stay, and what is refused.
 -module(cats_limit_SUITE).
 -include_lib("stdlib/include/assert.hrl").
+-import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
          used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1,
@@ -685,5 +686,3 @@ most_until_down(Table, [{_, Monitor} | Rest] = Processes, Most) ->
             most_until_down(Table, Rest, Now)
     after 0 -> most_until_down(Table, Processes, Now)
     end.
-
-one_of(List) -> lists:nth(rand:uniform(length(List)), List).

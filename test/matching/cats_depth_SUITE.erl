@@ -1,5 +1,6 @@
 %% Terms that are nested deeply: in objects, and in the heads, guards and bodies of match specifications.
 -module(cats_depth_SUITE).
+-import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([conditions/1, conditions_of_one_level/1, bodies/1, constants/1, heads/1, parts_of_objects/1, keys/1, ranges_of_keys/1,
          replacements/1, transactions/1, comparisons/1, random_specifications/1]).
@@ -216,15 +217,15 @@ random_specifications(_Config) ->
     [begin
          _ = rand:seed(exsss, Seed),
          Depth = lists:nth(rand:uniform(4), [20, 70, 300, 3000]),
-         {Value, Head} = random_object(rand:uniform(Depth), leaf(), pick(['$1', '$2', '_'])),
+         {Value, Head} = random_object(rand:uniform(Depth), leaf(), one_of(['$1', '$2', '_'])),
          Objects = [{1, Value, 1}, {2, leaf(), Value}, {3, {Value}, 2.0}, {4, Value, Value}],
-         Specification = [{{'$3', Head, '$4'}, [random_guard(rand:uniform(Depth), pick([true, '$3', {'>', '$3', 1}, {is_tuple, '$4'}]))],
-                           [random_body(rand:uniform(Depth), pick(['$3', '$4', '$_', '$$', x, 1]))]}],
+         Specification = [{{'$3', Head, '$4'}, [random_guard(rand:uniform(Depth), one_of([true, '$3', {'>', '$3', 1}, {is_tuple, '$4'}]))],
+                           [random_body(rand:uniform(Depth), one_of(['$3', '$4', '$_', '$$', x, 1]))]}],
          Sides = [begin
                       Table = Module:new(table, [Type, public]),
                       Module:insert(Table, Objects),
                       outcome(fun() -> lists:sort(Module:select(Table, Specification)) end)
-                  end || Type <- [pick([set, ordered_set, bag])], Module <- [ets, cats]],
+                  end || Type <- [one_of([set, ordered_set, bag])], Module <- [ets, cats]],
          case Sides of
              %% Before OTP 29 there are limits.
              [{error, system_limit}, {value, _}] -> ok;
@@ -239,23 +240,21 @@ outcome(Fun) ->
 hash({value, Results}) -> {value, length(Results), [{erlang:phash2(Result), erts_debug:flat_size(Result)} || Result <- Results]};
 hash(Error) -> Error.
 
-pick(List) -> lists:nth(rand:uniform(length(List)), List).
-
-leaf() -> pick([1, 1.0, a, [], <<"binary">>, {}, #{}]).
+leaf() -> one_of([1, 1.0, a, [], <<"binary">>, {}, #{}]).
 
 %% A value, and a head that is nested alike.
 random_object(0, Value, Head) -> {Value, Head};
 random_object(Depth, Value, Head) ->
-    Wrap = pick(wraps()),
+    Wrap = one_of(wraps()),
     random_object(Depth - 1, Wrap(Value), Wrap(Head)).
 
 random_guard(0, Guard) -> Guard;
 random_guard(Depth, Guard) ->
     random_guard(Depth - 1, case rand:uniform(9) of
                                 1 -> {'not', Guard};
-                                2 -> {'andalso', Guard, pick([true, '$3', {'<', '$3', 4}])};
+                                2 -> {'andalso', Guard, one_of([true, '$3', {'<', '$3', 4}])};
                                 3 -> {'orelse', {'=:=', '$3', 3}, Guard};
-                                4 -> {'and', pick([true, {is_list, '$4'}]), Guard};
+                                4 -> {'and', one_of([true, {is_list, '$4'}]), Guard};
                                 5 -> {'or', Guard, false};
                                 6 -> {element, 1, {{Guard, '$4'}}};
                                 7 -> {hd, [Guard | '$4']};

@@ -4,6 +4,7 @@
 %% Results of tables without order are compared as multisets, but the objects of one key in their order. A run consists
 %% of rounds, each with its own seed. A difference names its round, and round/2 repeats it.
 -module(cats_select_oracle).
+-import(cats_test_lib, [one_of/1]).
 -export([run/1, run/2, round/2]).
 
 %% No variable has a number of 25 or more. With one, ETS renumbers all variables, also what looks like a variable inside
@@ -44,9 +45,9 @@ round_here(Seed, Subject) ->
     put(universe, list_to_tuple(cats_oracle_terms:small() ++ cats_oracle_terms:all(self()))),
     put(border, -(1 bsl 59)),
     put(functions, functions()),
-    Type = pick(cats_chosen:types([set, ordered_set, ordered_set, bag, duplicate_bag])),
-    KeyPos = pick([1, 1, 2]),
-    Options = [Type, public, {keypos, KeyPos} | pick([[], [], [compressed]])],
+    Type = one_of(cats_chosen:types([set, ordered_set, ordered_set, bag, duplicate_bag])),
+    KeyPos = one_of([1, 1, 2]),
+    Options = [Type, public, {keypos, KeyPos} | one_of([[], [], [compressed]])],
     put(objects, list_to_tuple([object(KeyPos) || _ <- lists:seq(1, ?OBJECTS)])),
     Sides = [{ets, ets:new(oracle, Options)}, {Subject, Subject:new(oracle, Options)}],
     calls(?CALLS, Sides, Type, KeyPos).
@@ -131,16 +132,16 @@ call(KeyPos) ->
         14 -> {select_delete, [conditions()]};
         N when N =< 16 -> {select_replace, [replacement(KeyPos)]};
         17 -> {select, [specification(), limit()]};
-        18 -> {pick([match, match_object]), [head(), limit()]};
+        18 -> {one_of([match, match_object]), [head(), limit()]};
         19 -> {select_reverse, [specification(), limit()]};
-        20 -> {pick([select, select_count, select_delete, select_replace, match, match_object]), [broken()]}
+        20 -> {one_of([select, select_count, select_delete, select_replace, match, match_object]), [broken()]}
     end.
 
-limit() -> pick([1, 2, 3, 7, 100, 1000, 1 bsl 40]).
+limit() -> one_of([1, 2, 3, 7, 100, 1000, 1 bsl 40]).
 
-specification() -> [clause(body(any)) || _ <- lists:seq(1, pick([1, 1, 1, 2, 3]))].
+specification() -> [clause(body(any)) || _ <- lists:seq(1, one_of([1, 1, 1, 2, 3]))].
 
-conditions() -> [clause(body(condition)) || _ <- lists:seq(1, pick([1, 1, 2]))].
+conditions() -> [clause(body(condition)) || _ <- lists:seq(1, one_of([1, 1, 2]))].
 
 clause(Body) ->
     Head = head(),
@@ -149,8 +150,8 @@ clause(Body) ->
     put(place, body),
     {Head, Guards, Body()}.
 
-body(any) -> fun() -> [expression(3) || _ <- lists:seq(1, pick([1, 1, 1, 2]))] end;
-body(condition) -> fun() -> [pick([true, true, true, false, expression(2)])] end.
+body(any) -> fun() -> [expression(3) || _ <- lists:seq(1, one_of([1, 1, 1, 2]))] end;
+body(condition) -> fun() -> [one_of([true, true, true, false, expression(2)])] end.
 
 replacement(KeyPos) ->
     Head = head(),
@@ -159,10 +160,10 @@ replacement(KeyPos) ->
     Result = case Head of
                  _ when not is_tuple(Head); tuple_size(Head) < KeyPos -> '$_';
                  _ ->
-                     Key = pick([as_expression(element(KeyPos, Head)), {element, KeyPos, '$_'}, expression(1)]),
-                     Others = [expression(1) || _ <- lists:seq(1, pick([1, 2, 3]))],
+                     Key = one_of([as_expression(element(KeyPos, Head)), {element, KeyPos, '$_'}, expression(1)]),
+                     Others = [expression(1) || _ <- lists:seq(1, one_of([1, 2, 3]))],
                      {Before, After} = lists:split(min(KeyPos - 1, length(Others)), Others),
-                     pick(['$_', {list_to_tuple(Before ++ [Key | After])}, {list_to_tuple(Before ++ [Key | After])},
+                     one_of(['$_', {list_to_tuple(Before ++ [Key | After])}, {list_to_tuple(Before ++ [Key | After])},
                            {const, element(1, get(objects))}])
              end,
     put(place, guard),
@@ -175,7 +176,7 @@ as_expression(Pattern) -> Pattern.
 
 %% What is no specification, or one that looks nearly like one.
 broken() ->
-    pick([a, [], {}, [a], [{'$1'}], [{'$1', [], []}], [{{'$1', '_'}, [], ['$2']}], [{{'$1', '_'}, a, ['$1']}],
+    one_of([a, [], {}, [a], [{'$1'}], [{'$1', [], []}], [{{'$1', '_'}, [], ['$2']}], [{{'$1', '_'}, a, ['$1']}],
           [{{'$1', '_'}, [{no_such_function, '$1'}], ['$1']}], [{{'$1', '_'}, [], ['$1' | a]}], [{'_', [], [{}]}],
           [{'_', [], [{{}}]}], [{'_', [], [{const}]}], [{'_', [], [{const, 1, 2}]}],
           [{{'$01', '$x'}, [], ['$_']}], [{#{'$1' => a}, [], ['$_']}], [{{#{'_' => a}, 1}, [], ['$_']}], [{a, [], [true]}],
@@ -187,16 +188,16 @@ broken() ->
 %% Objects, patterns
 
 object(KeyPos) ->
-    Parts = [part(2) || _ <- lists:seq(1, pick([0, 1, 1, 1, 2, 3]))],
+    Parts = [part(2) || _ <- lists:seq(1, one_of([0, 1, 1, 1, 2, 3]))],
     {Before, After} = lists:split(min(KeyPos - 1, length(Parts)), Parts),
     list_to_tuple(Before ++ lists:duplicate(KeyPos - 1 - length(Before), filler) ++ [key() | After]).
 
 key() ->
     case rand:uniform(6) of
         1 -> universal_key();
-        2 -> {pick([a, b]), small()};
-        3 -> {pick([a, b]), pick([x, y]), small()};
-        4 -> [pick([a, b]) | pick([[], small(), [small()]])];
+        2 -> {one_of([a, b]), small()};
+        3 -> {one_of([a, b]), one_of([x, y]), small()};
+        4 -> [one_of([a, b]) | one_of([[], small(), [small()]])];
         _ -> small()
     end.
 
@@ -208,16 +209,16 @@ universal_key() ->
         nomatch -> Term
     end.
 
-small() -> pick([1, 2, 3, 4, 5, -1, 1.0, 2.0, 2.5, a, b]).
+small() -> one_of([1, 2, 3, 4, 5, -1, 1.0, 2.0, 2.5, a, b]).
 
-part(0) -> pick([small(), universal()]);
+part(0) -> one_of([small(), universal()]);
 part(Depth) ->
     case rand:uniform(9) of
         1 -> list_to_tuple([part(Depth - 1) || _ <- lists:seq(1, rand:uniform(3))]);
         2 -> [part(Depth - 1) || _ <- lists:seq(1, rand:uniform(3))];
         3 -> [part(Depth - 1) | part(Depth - 1)];
         4 -> maps:from_list([{small(), part(Depth - 1)} || _ <- lists:seq(1, rand:uniform(3))]);
-        5 -> maps:from_list([{Key, Key rem 3} || Key <- lists:seq(1, pick([31, 32, 33, 40]))]);
+        5 -> maps:from_list([{Key, Key rem 3} || Key <- lists:seq(1, one_of([31, 32, 33, 40]))]);
         6 -> universal();
         _ -> small()
     end.
@@ -249,7 +250,7 @@ hollow(Term, Depth) ->
         _ -> Term
     end.
 
-variable() -> pick(['$1', '$2', '$3', '$0', '$17', '$24']).
+variable() -> one_of(['$1', '$2', '$3', '$0', '$17', '$24']).
 
 variables(Atom, Found) when is_atom(Atom) ->
     case lists:member(Atom, ['$1', '$2', '$3', '$0', '$17', '$24']) of
@@ -270,26 +271,26 @@ guards() ->
     put(place, guard),
     case rand:uniform(3) of
         1 -> [];
-        _ -> [guard() || _ <- lists:seq(1, pick([1, 1, 2, 3]))]
+        _ -> [guard() || _ <- lists:seq(1, one_of([1, 1, 2, 3]))]
     end.
 
 guard() ->
     case rand:uniform(10) of
-        N when N =< 4 -> {pick(['>', '>=', '<', '=<', '==', '=:=', '/=', '=/=']), atomic(), atomic()};
-        5 -> {pick([is_atom, is_integer, is_float, is_number, is_list, is_tuple, is_map, is_binary, is_pid, is_reference]), atomic()};
-        6 -> {pick(['and', 'or', 'andalso', 'orelse']), guard(), guard()};
+        N when N =< 4 -> {one_of(['>', '>=', '<', '=<', '==', '=:=', '/=', '=/=']), atomic(), atomic()};
+        5 -> {one_of([is_atom, is_integer, is_float, is_number, is_list, is_tuple, is_map, is_binary, is_pid, is_reference]), atomic()};
+        6 -> {one_of(['and', 'or', 'andalso', 'orelse']), guard(), guard()};
         7 -> {'not', guard()};
-        8 -> {pick(['andalso', 'orelse', 'and', 'or']), guard(), pick([guard(), atomic()]), guard()};
+        8 -> {one_of(['andalso', 'orelse', 'and', 'or']), guard(), one_of([guard(), atomic()]), guard()};
         _ -> expression(3)
     end.
 
 atomic() ->
     case {get(variables), rand:uniform(8)} of
-        {[_ | _] = Variables, N} when N =< 4 -> pick(Variables);
+        {[_ | _] = Variables, N} when N =< 4 -> one_of(Variables);
         {_, 5} -> '$_';
         {_, 6} -> '$$';
         {_, 7} -> constant(universal());
-        _ -> pick([small(), true, false])
+        _ -> one_of([small(), true, false])
     end.
 
 constant(Term) -> {const, Term}.
@@ -304,19 +305,19 @@ expression(Depth) ->
         4 -> maps:from_list([{small(), expression(Depth - 1)} || _ <- lists:seq(1, rand:uniform(3))]);
         5 -> {const, part(1)};
         N when N =< 10 ->
-            {Name, Arity} = pick(get(functions)),
+            {Name, Arity} = one_of(get(functions)),
             function(Name, Arity, Depth);
         _ -> atomic()
     end.
 
 %% Since OTP 29 an atom in the place of the size asks for a native record.
 function(is_record, 3, Depth) ->
-    {is_record, expression(Depth - 1), expression(Depth - 1), pick([1, 2, 3, 1.0])};
+    {is_record, expression(Depth - 1), expression(Depth - 1), one_of([1, 2, 3, 1.0])};
 function(Name, Arity, Depth) ->
     list_to_tuple([Name | [expression(Depth - 1) || _ <- lists:seq(1, Arity)]]).
 
-logical(guard, Depth) -> {pick(['andalso', 'orelse', 'and', 'or']), expression(Depth - 1), expression(Depth - 1)};
-logical(body, _Depth) -> {'not', {'xor', pick([true, false]), {is_atom, atomic()}}}.
+logical(guard, Depth) -> {one_of(['andalso', 'orelse', 'and', 'or']), expression(Depth - 1), expression(Depth - 1)};
+logical(body, _Depth) -> {'not', {'xor', one_of([true, false]), {is_atom, atomic()}}}.
 
 %% The functions of guards that the running OTP's specifications know.
 functions() ->
@@ -350,5 +351,3 @@ is_known(Call) ->
         _ -> true
     catch error:badarg -> false
     end.
-
-pick(List) -> lists:nth(rand:uniform(length(List)), List).

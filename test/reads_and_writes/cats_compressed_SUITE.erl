@@ -35,7 +35,7 @@ shapes() ->
 external_pid() ->
     binary_to_term(<<131, 88, 119, 7, "foo@bar", 0:32, 1:32, 0:32, 1:32>>).
 
-element_of_some_shape() -> (lists:nth(rand:uniform(length(shapes())), shapes()))(rand:uniform(500)).
+element_of_some_shape() -> (cats_test_lib:one_of(shapes()))(rand:uniform(500)).
 
 key() ->
     N = rand:uniform(12),

@@ -2,7 +2,7 @@
 -module(cats_test_lib).
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
          run/2, run_in/2, in_process/1, stop/2, down/1,
-         eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
+         eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -298,3 +298,7 @@ native_calls(Names, Function) ->
     after
         [erlang:trace_pattern({cats_nif, Name, Arity}, false, [local, call_count]) || {Name, Arity} <- Calls]
     end.
+
+%% @doc One element by chance, from the seed of the process.
+-spec one_of([Element, ...]) -> Element.
+one_of(List) -> lists:nth(rand:uniform(length(List)), List).

@@ -141,11 +141,11 @@ steps({Table, Model} = Live, Type, Pos, Left, Snapshots) ->
                1 ->
                    [{cats:snapshot(Table), copy(Model)} | Snapshots];
                2 when Snapshots =/= [] ->
-                   {Snapshot, _} = Gone = lists:nth(rand:uniform(length(Snapshots)), Snapshots),
+                   {Snapshot, _} = Gone = cats_test_lib:one_of(Snapshots),
                    _ = rand:uniform(2) =:= 1 andalso cats:delete(Snapshot),
                    lists:delete(Gone, Snapshots);
                3 when Snapshots =/= [] ->
-                   same_in_all(Type, lists:nth(rand:uniform(length(Snapshots)), Snapshots)),
+                   same_in_all(Type, cats_test_lib:one_of(Snapshots)),
                    Snapshots;
                _ ->
                    [same(Type, Pair) || Pair <- Snapshots, rand:uniform(4) =:= 1],

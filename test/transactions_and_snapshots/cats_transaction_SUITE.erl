@@ -3,6 +3,7 @@
 -measures([deletes_by_steps, phantoms]).
 -include_lib("stdlib/include/assert.hrl").
 -include("cats_failure.hrl").
+-import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
@@ -348,8 +349,6 @@ key() ->
     one_of([Number, Number, float(Number), {Number}, {float(Number), x}, [Number], integer_to_binary(Number), 1 bsl (60 + Number)]).
 
 value() -> one_of([1, 2, a, [1], {b, 1.5}, <<"binary">>, lists:seq(1, 50), lists:seq(1, 100), #{a => 1}]).
-
-one_of(List) -> lists:nth(rand:uniform(length(List)), List).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Processes

@@ -11,14 +11,15 @@
 %% <li>{@link lookup_many/2}, {@link take_many/2}, {@link delete_many/2} and {@link insert_many/2} treat many keys in
 %%     one call, and overlap their cache misses.</li>
 %% <li>{@link update/3} changes an object by a function. {@link replace/3} is compare-and-swap of an object.</li>
-%% <li>Objects expire in a table with option `ttl' or `idle'. {@link insert/3}, {@link touch/3} and {@link ttl/2} treat the
-%%     time of one object.</li>
+%% <li>Objects expire in a table with option `ttl' or `idle'. {@link insert/3}, {@link touch/3} and {@link ttl/2} treat
+%%     the time of one object.</li>
 %% <li>{@link add/3} adds to counters that are integers or floats.</li>
 %% <li>{@link rank/2}, {@link nth/2}, {@link count/3} and {@link range/4} treat an `ordered_set' as a sequence: the
 %%     place of a key, the object at a place, and the objects between two keys.</li>
 %% <li>A table with option `{heir, keep}' outlives its owner. {@link claim/1} gives it a new one.</li>
 %% <li>{@link from_ets/2} and {@link to_ets/2} copy a table from and to `ets'.</li>
-%% <li>{@link memory/0} returns the memory of all tables and snapshots, and {@link garbage/0} what waits to be freed.</li>
+%% <li>{@link memory/0} returns the memory of all tables and snapshots, and {@link garbage/0} what waits to be
+%%     freed.</li>
 %% <li>{@link engines/0} lists the structures that can hold a table. Option `engine' of {@link new/2} chooses one,
 %%     and {@link info/2} returns it.</li>
 %% </ul>
@@ -53,12 +54,13 @@
 %% An error shows the same as that of ets: no line of this file.
 -compile(no_line_info).
 
--export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
-         delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, garbage/0, give_away/3, i/0, info/1, info/2,
-         insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
-         lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
-         rank/2, removed/1, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1,
-         take/2, take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3, update_counter/4, update_element/3,
+-export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1,
+         delete_many/2, delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, garbage/0, give_away/3,
+         i/0, info/1, info/2, insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2,
+         lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2,
+         next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4, rank/2, removed/1, rename/2, replace/3,
+         safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1, take/2,
+         take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3, update_counter/4, update_element/3,
          update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
@@ -69,8 +71,9 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, insert_options/0,
-              key_range/0, lifetime/0, notify_option/0, option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0,
+              insert_options/0, key_range/0, lifetime/0, notify_option/0, option/0, tab/0, stats/0, table/0,
+              table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 %% The result of a native function that has the name and the arguments of the function around it.
@@ -132,14 +135,16 @@
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option()
-                | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()} | {ttl, lifetime()} | {idle, lifetime()}
-                | {limit, limit()} | {evict, policy()} | {notify, pid()} | {notify, pid(), [notify_option()]}.
-%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit', `stats', `ttl', `idle',
-%% `limit', `evict' and `notify' are those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
--type notify_option() :: {events, [expired | evicted]} | {send, objects | keys} | {queue, pos_integer()} | {batch, pos_integer()}
-                       | {interval, Milliseconds :: non_neg_integer()}.
-%% What a process is told of removed objects, see {@link removed/1}. By default all `events', whole `objects', of which at most
-%% 10,000 wait, in batches of at most 500, with a message 100 ms after the first one.
+                | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()} | {ttl, lifetime()}
+                | {idle, lifetime()} | {limit, limit()} | {evict, policy()} | {notify, pid()}
+                | {notify, pid(), [notify_option()]}.
+%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit', `stats',
+%% `ttl', `idle', `limit', `evict' and `notify' are those of `ets'. With `{stats, true}' the table counts its
+%% operations, see {@link stats/1}.
+-type notify_option() :: {events, [expired | evicted]} | {send, objects | keys} | {queue, pos_integer()}
+                       | {batch, pos_integer()} | {interval, Milliseconds :: non_neg_integer()}.
+%% What a process is told of removed objects, see {@link removed/1}. By default all `events', whole `objects', of which
+%% at most 10,000 wait, in batches of at most 500, with a message 100 ms after the first one.
 -type limit() :: {objects, pos_integer()} | {bytes, pos_integer()}.
 %% What a table may hold. Bytes are those of memory, with those of binaries outside of the table.
 -type policy() :: s3_fifo | sieve | clock | none.
@@ -148,9 +153,10 @@
 %% How long an object lives, in milliseconds.
 -type insert_options() :: #{ttl => lifetime()}.
 %% How long the objects of {@link insert/3} live. By default as long as the table's option says.
--type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id | idle
-                   | keypos | limit | memory | name | named_table | node | notify | owner | protection | read_concurrency
-                   | safe_fixed | safe_fixed_monotonic_time | size | stats | ttl | type | write_concurrency.
+-type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id
+                   | idle | keypos | limit | memory | name | named_table | node | notify | owner | protection
+                   | read_concurrency | safe_fixed | safe_fixed_monotonic_time | size | stats
+                   | ttl | type | write_concurrency.
 %% An item of {@link info/2}.
 -type match_pattern() :: atom() | tuple().
 %% A pattern for objects. `_' matches any term. `$1', `$2' and so on are variables: the same variable matches the
@@ -180,10 +186,10 @@
                    waits_by_length := [{Below :: pos_integer() | infinity, Waits :: integer()}],
                    busy := integer(), dirty := integer(), slices := integer(), long_slices := integer(),
                    expired := integer(), evicted := integer(), readmitted := integer(), refused := integer(),
-                   fetches_made := integer(), fetches_failed := integer(), fetches_waited := integer(), fetches_stale := integer(),
-                   operations => integer(), lookups => integer(), hits => integer(), misses => integer(),
-                   inserts => integer(), updates => integer(), deletes => integer(), steps => integer(),
-                   scans => integer()}.
+                   fetches_made := integer(), fetches_failed := integer(), fetches_waited := integer(),
+                   fetches_stale := integer(), operations => integer(), lookups => integer(), hits => integer(),
+                   misses => integer(), inserts => integer(), updates => integer(), deletes => integer(),
+                   steps => integer(), scans => integer()}.
 %% What happened to a table, see {@link stats/1}. All are counted from when the table was made, but for the first three:
 %%
 %% <ul>
@@ -198,12 +204,12 @@
 %% <li>`dirty': calls that were made again on a dirty scheduler, as they were too long for a normal one.</li>
 %% <li>`slices': how often a long call let others run. `long_slices' counts slices of a millisecond or more.</li>
 %% <li>`expired': objects that were removed because their time had come. They may be removed some time later.</li>
-%% <li>`evicted': objects that were removed because of the table's limit. `readmitted': keys that came back soon after that, as far
-%%     as policy `s3_fifo' remembers. Many of them say that the limit is low. `refused': calls that failed with `system_limit'
-%%     because of the limit.</li>
-%% <li>`fetches_made', `fetches_failed': how often the function of a {@link fetch/3} made an object, or failed. `fetches_waited':
-%%     how often a process waited for the function of another one. `fetches_stale': how often an object was returned that had
-%%     ended.</li>
+%% <li>`evicted': objects that were removed because of the table's limit. `readmitted': keys that came back soon after
+%%     that, as far as policy `s3_fifo' remembers. Many of them say that the limit is low. `refused': calls that failed
+%%     with `system_limit' because of the limit.</li>
+%% <li>`fetches_made', `fetches_failed': how often the function of a {@link fetch/3} made an object, or failed.
+%%     `fetches_waited': how often a process waited for the function of another one. `fetches_stale': how often an
+%%     object was returned that had ended.</li>
 %% </ul>
 %%
 %% The others are there for a table with option `{stats, true}' only:
@@ -213,19 +219,21 @@
 %% <li>`inserts': objects to insert. `deletes': keys or objects to delete.</li>
 %% <li>`updates': calls of {@link update_counter/3}, {@link update_element/3}, {@link add/3}, {@link replace/3}.</li>
 %% <li>`steps': calls of {@link next/2}, {@link first/1} and their kin.</li>
-%% <li>`scans': calls of {@link select/2}, {@link match/2}, {@link tab2list/1}, {@link rank/2}, {@link range/3} and their kin.</li>
+%% <li>`scans': calls of {@link select/2}, {@link match/2}, {@link tab2list/1}, {@link rank/2}, {@link range/3} and
+%%     their kin.</li>
 %% <li>`operations': the sum of all, without hits and misses.</li>
 %% </ul>
 -type contention() :: #{engine := ca | hash, time := integer(),
-                        strips := [#{from => Key :: term(), leaves | buckets := non_neg_integer(), keys := non_neg_integer(),
+                        strips := [#{from => Key :: term(), leaves | buckets := non_neg_integer(),
+                                     keys := non_neg_integer(),
                                      changes := non_neg_integer(), waits => non_neg_integer()}],
                         base_nodes => [#{from => Key :: term(), statistic := integer(), waits := non_neg_integer(),
-                                         height := non_neg_integer(), leaves := pos_integer(), keys := non_neg_integer(),
-                                         changes := non_neg_integer()}],
+                                         height := non_neg_integer(), leaves := pos_integer(),
+                                         keys := non_neg_integer(), changes := non_neg_integer()}],
                         leaves => [{Slots :: pos_integer(), Leaves :: non_neg_integer(), Keys :: non_neg_integer()}],
                         buckets => pos_integer(), load => [{Keys :: non_neg_integer(), Buckets :: pos_integer()}],
-                        adaptations := [#{time := integer(), kind := split | join | grow | shrink, number := pos_integer(),
-                                          key => Key :: term()}],
+                        adaptations := [#{time := integer(), kind := split | join | grow | shrink,
+                                          number := pos_integer(), key => Key :: term()}],
                         recorded := false | recorded()}.
 %% Where the operations on a table meet, see {@link contention/1}.
 %%
@@ -235,8 +243,9 @@
 %%     `from' is the lowest key that may be there. With `hash', they are parts of the hash range. `changes' counts the
 %%     changes of what is there now, since it was made: a leaf or bucket that is split begins anew.</li>
 %% <li>`base_nodes', for `ca', in key order: `statistic' is the contention statistic, which a wait raises by 250 and an
-%%     operation without one lowers by 1. A base node is split above 1000, and joined with a neighbour below -1000. `waits'
-%%     is how often contention was met since the base node was made. `height' counts the nodes above a leaf.</li>
+%%     operation without one lowers by 1. A base node is split above 1000, and joined with a neighbour below -1000.
+%%     `waits' is how often contention was met since the base node was made. `height' counts the nodes above a
+%%     leaf.</li>
 %% <li>`leaves', for `ca': how many leaves have room for so many keys, and how many keys they have.</li>
 %% <li>`load', for `hash': how many buckets have so many keys. 16 stands for 16 or more.</li>
 %% <li>`adaptations': the last 64, the oldest first. Engine `ca' splits and joins base nodes at a key. `hash' grows and
@@ -248,16 +257,17 @@
 -type recorded() :: #{time := non_neg_integer(), waits := non_neg_integer(), reads_repeated := non_neg_integer(),
                       wait_time := non_neg_integer(),
                       places := [#{key => Key :: term(), strip => pos_integer(), waits := non_neg_integer(),
-                                   reads_repeated := non_neg_integer(), wait_time := non_neg_integer(), processes := [pid()]}],
+                                   reads_repeated := non_neg_integer(), wait_time := non_neg_integer(),
+                                   processes := [pid()]}],
                       meetings := [#{process := pid(), other := pid(), waits := pos_integer(),
                                      wait_time := non_neg_integer()}]}.
 %% What was recorded, in the last `time' microseconds.
 %%
 %% <ul>
 %% <li>`waits', `reads_repeated', `wait_time': as for {@link stats/1}.</li>
-%% <li>`places': the keys for which most had to wait, those first. `strip' is the number of the strip in which the key is.
-%%     Both are missing if the key is not there any more, or if a call waited that goes over many keys.
-%%     `processes' are up to four of those that met there.</li>
+%% <li>`places': the keys for which most had to wait, those first. `strip' is the number of the strip in which the key
+%%     is. Both are missing if the key is not there any more, or if a call waited that goes over many keys. `processes'
+%%     are up to four of those that met there.</li>
 %% <li>`meetings': pairs of processes that met most, those first. `process' waited while `other' was in a call. With two
 %%     schedulers, `other' held the lock. With more, it is one of those that may have.</li>
 %% </ul>
@@ -265,8 +275,8 @@
 %% A table keeps 256 places and as many meetings. What is rare gets lost, so that their waits may be less than all.
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
--type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => 0..1099511627775, retry => boolean(),
-                           refresh_timeout => 1..4294967295 | infinity}.
+-type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => 0..1099511627775,
+                           retry => boolean(), refresh_timeout => 1..4294967295 | infinity}.
 %% See {@link fetch/4}. Times are in milliseconds.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
 %% What {@link update/3} does to an object. It returns the object to store, `keep' to change nothing, or `delete' to
@@ -417,20 +427,21 @@ engines() ->
      || {Name, Types, Options, Transactions, OrderStatistics, Snapshots} <- Engines].
 
 %% @doc Returns the object with the key. When the table does not hold the key, the function makes the object, which is
-%% stored. Of all processes that miss the key at the same time, one runs the function, and the others wait for its object.
-%% Not in `ets'.
+%% stored. Of all processes that miss the key at the same time, one runs the function, and the others wait for its
+%% object. Not in `ets'.
 %%
-%% The function gets the key, and returns an object with that key. It runs in the calling process, without any lock. When
-%% it fails, the call fails with the same exception, and so do the calls of those that wait. Nothing is stored. When its
-%% process is killed, one of those that wait runs its own function.
+%% The function gets the key, and returns an object with that key. It runs in the calling process, without any lock.
+%% When it fails, the call fails with the same exception, and so do the calls of those that wait. Nothing is stored.
+%% When its process is killed, one of those that wait runs its own function.
 %%
 %% Nobody waits any more when another process writes to the key meanwhile. Who waited looks again: it returns what was
-%% stored, or runs its own function after a deletion. The first function goes on. An object that somebody else has stored
-%% stays, and is returned in place of the one that was made. After a deletion, the one that was made is stored all the
-%% same. So a function may store what was read before the deletion.
+%% stored, or runs its own function after a deletion. The first function goes on. An object that somebody else has
+%% stored stays, and is returned in place of the one that was made. After a deletion, the one that was made is stored
+%% all the same. So a function may store what was read before the deletion.
 %%
-%% When the function fetches its own key, that call fails with `badarg'. So does a call that would close a circle, because
-%% the function that it waits for waits for the caller's own function in the end. The explanation lists the keys.
+%% When the function fetches its own key, that call fails with `badarg'. So does a call that would close a circle,
+%% because the function that it waits for waits for the caller's own function in the end. The explanation lists the
+%% keys.
 %%
 %% Works with `set' and `ordered_set' only, and needs the right to write. Fails with `badarg' when the function returns
 %% anything but an object with this key. The keys are the same as in {@link replace/3}.
@@ -454,21 +465,23 @@ fetch(Table, Key, Fun) ->
 %%     `{timeout, _}'. The other process goes on. By default there is no limit.</li>
 %% <li>`retry': whether to run the own function when that of another process has failed for which the call waited. If
 %%     several calls wait, one of them does so. By default `false'.</li>
-%% <li>`ttl': how long the object lives that the function makes, as in {@link insert/3}. By default as long as others.</li>
-%% <li>`stale': for so many milliseconds after its end, the object is returned at once, while a process of its own runs the
-%%     function. By default 0.</li>
+%% <li>`ttl': how long the object lives that the function makes, as in {@link insert/3}. By default as long as
+%%     others.</li>
+%% <li>`stale': for so many milliseconds after its end, the object is returned at once, while a process of its own runs
+%%     the function. By default 0.</li>
 %% <li>`refresh_timeout': how many milliseconds that process may take. After that it is killed. By default 60,000.</li>
 %% </ul>
 %%
-%% With `stale', the first call that finds an object which has ended starts a process that runs the function and stores the
-%% new object. Until then all calls get the old one, and none waits. When the function fails, or its process is killed, the
-%% next call starts another one, as it does when the VM has no room for a process. In a table that is not public, the
-%% calling process runs the function itself.
+%% With `stale', the first call that finds an object which has ended starts a process that runs the function and stores
+%% the new object. Until then all calls get the old one, and none waits. When the function fails, or its process is
+%% killed, the next call starts another one, as it does when the VM has no room for a process. In a table that is not
+%% public, the calling process runs the function itself.
 %%
-%% An object that this function has made or found with `stale' is kept for so long after its end, or for the longest such
-%% time that a call on the table has had. Only calls with `stale' see it. For all other functions it is gone at its time. A
-%% write to its key ends it, as a deletion does. It also goes when the table needs its room for a limit, when a walk meets
-%% hundreds of such objects in a row, and when order statistics are asked for. With `{evict, none}' nothing is kept.
+%% An object that this function has made or found with `stale' is kept for so long after its end, or for the longest
+%% such time that a call on the table has had. Only calls with `stale' see it. For all other functions it is gone at its
+%% time. A write to its key ends it, as a deletion does. It also goes when the table needs its room for a limit, when a
+%% walk meets hundreds of such objects in a row, and when order statistics are asked for. With `{evict, none}' nothing
+%% is kept.
 %%
 %% `ttl' and `stale' fail with `badarg' when the objects of the table cannot expire.
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple()), fetch_options()) -> Object :: tuple().
@@ -572,7 +585,8 @@ info_items() ->
 %% The items are those of `ets', and six more. `engine' is the {@link engine()} of the table. `base_nodes' is the
 %% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
 %% `undefined' for other engines. `ttl' and `idle' are the options of a table whose objects expire, and `undefined' for
-%% others. So are `limit' and `evict' for a table with a limit. `notify' is `{Pid, Options}' with all of them, or `undefined'.
+%% others. So are `limit' and `evict' for a table with a limit. `notify' is `{Pid, Options}' with all of them, or
+%% `undefined'.
 %%
 %% `owner' is `undefined' for a table that nobody owns, and `heir' is `keep' for one that is kept, see {@link claim/1}.
 %%
@@ -706,9 +720,10 @@ lookup_many(Table, Keys, Called) ->
 member(Table, Key) ->
     ?RESULT(cats_nif:member(Table, Key)).
 
-%% @doc Returns how many blocks of memory were taken out of use, as objects were replaced and deleted, and how many of those
-%% were freed. `bytes' is about the memory of the others. They are freed when no call is left that began before and may still
-%% read them. It is normal that some wait. The last blocks of each scheduler, 64 at most, are not counted yet. Not in `ets'.
+%% @doc Returns how many blocks of memory were taken out of use, as objects were replaced and deleted, and how many of
+%% those were freed. `bytes' is about the memory of the others. They are freed when no call is left that began before
+%% and may still read them. It is normal that some wait. The last blocks of each scheduler, 64 at most, are not counted
+%% yet. Not in `ets'.
 -spec garbage() -> #{retired := non_neg_integer(), freed := non_neg_integer(), bytes := non_neg_integer()}.
 garbage() ->
     {Retired, Freed, Bytes} = ?RESULT(cats_nif:garbage()),
@@ -734,25 +749,25 @@ memory() ->
 %%
 %% `{snapshot_limit, Bytes}' bounds what is kept for the snapshots of the table, see {@link snapshot/1}.
 %%
-%% `{ttl, Milliseconds}' lets each object expire so long after it was inserted, `{idle, Milliseconds}' so long after it was
-%% last read. A table has one of both. With `{ttl, infinity}' only objects expire that have a time of their own, see
+%% `{ttl, Milliseconds}' lets each object expire so long after it was inserted, `{idle, Milliseconds}' so long after it
+%% was last read. A table has one of both. With `{ttl, infinity}' only objects expire that have a time of their own, see
 %% {@link insert/3}. An expired object is gone for every function at its time, by the monotonic clock of the system. The
 %% functions that insert an object give it its time. Those that update one keep it, such as {@link update_counter/3} and
-%% {@link update/3}. Reads move the time of option `idle' in steps of a sixteenth, so that few reads write. Both options are
-%% for `set' and `ordered_set' with the default engine, and not for `compressed' tables.
+%% {@link update/3}. Reads move the time of option `idle' in steps of a sixteenth, so that few reads write. Both options
+%% are for `set' and `ordered_set' with the default engine, and not for `compressed' tables.
 %%
-%% `{notify, Pid}' and `{notify, Pid, Options}' let a process be told of the objects that expire or are evicted, see {@link
-%% removed/1}.
+%% `{notify, Pid}' and `{notify, Pid, Options}' let a process be told of the objects that expire or are evicted, see
+%% {@link removed/1}.
 %%
-%% `{limit, {objects, N}}' and `{limit, {bytes, N}}' bound what the table holds. Whoever adds an object makes room for it
-%% first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what `info(Table, memory)'
-%% counts, except for what waits for the process of option `notify', and the binaries outside of the table that its objects
-%% refer to. It must leave room for the table itself. `{evict, Policy}' chooses which objects are evicted: `s3_fifo', the
-%% default, `sieve' or `clock'. Lookups and writes of a key count as its use, walks and `select' do not. With `{evict, none}'
-%% nothing is evicted. A function that would pass the limit fails with `system_limit' then, and changes nothing, except that
-%% {@link select_replace/2} keeps what it replaced before. Under each policy it also fails so when what it writes together has
-%% no room in an empty table. Both options are for `set' and `ordered_set' with the default engine, and not for `compressed'
-%% tables.
+%% `{limit, {objects, N}}' and `{limit, {bytes, N}}' bound what the table holds. Whoever adds an object makes room for
+%% it first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what
+%% `info(Table, memory)' counts, except for what waits for the process of option `notify', and the binaries outside of
+%% the table that its objects refer to. It must leave room for the table itself. `{evict, Policy}' chooses which objects
+%% are evicted: `s3_fifo', the default, `sieve' or `clock'. Lookups and writes of a key count as its use, walks and
+%% `select' do not. With `{evict, none}' nothing is evicted. A function that would pass the limit fails with
+%% `system_limit' then, and changes nothing, except that {@link select_replace/2} keeps what it replaced before. Under
+%% each policy it also fails so when what it writes together has no room in an empty table. Both options are for `set'
+%% and `ordered_set' with the default engine, and not for `compressed' tables.
 %%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.
@@ -779,8 +794,8 @@ next_lookup(Table, Key) ->
 %% numbers count from the end: the last object has number -1. Returns `$end_of_table' if the table has too few objects.
 %% Not in `ets'.
 %%
-%% An object that is in the table during the whole call is counted exactly once. So if no other process writes, `nth(Table,
-%% rank(Table, Key))' is the object with this key.
+%% An object that is in the table during the whole call is counted exactly once. So if no other process writes,
+%% `nth(Table, rank(Table, Key))' is the object with this key.
 %%
 %% The cost is as for {@link rank/2}. Works with `ordered_set' and engine `ca' only.
 -spec nth(table(), N :: integer()) -> (Object :: tuple()) | '$end_of_table'.
@@ -801,17 +816,17 @@ prev_lookup(Table, Key) ->
 
 %% @doc Returns up to `Limit' objects whose keys are in a range, as a list in the order of the range. Not in `ets'.
 %%
-%% `Limit' is a positive integer or `infinity'. A page of results can be continued in both directions from any key, which
-%% need not be in the table any more:
+%% `Limit' is a positive integer or `infinity'. A page of results can be continued in both directions from any key,
+%% which need not be in the table any more:
 %%
 %% ```
 %% Next = cats:range(Table, #{above => Last}, 10),
 %% Previous = cats:range(Table, #{below => First, order => descending}, 10).
 %% '''
 %%
-%% An object that is in the table during the whole call is listed exactly once, if it is within the limit. The call is not
-%% atomic. It runs in slices of a few hundred objects. Works with `ordered_set' only, with any engine. Costs `O(log N)',
-%% and more for each object that is listed.
+%% An object that is in the table during the whole call is listed exactly once, if it is within the limit. The call is
+%% not atomic. It runs in slices of a few hundred objects. Works with `ordered_set' only, with any engine. Costs
+%% `O(log N)', and more for each object that is listed.
 -spec range(table(), key_range(), Limit :: pos_integer() | infinity) -> [Object :: tuple()].
 range(Table, Range, Limit) ->
     case bounds(Range) of
@@ -844,23 +859,24 @@ range_between(Table, From, To, Down, Limit, Called) ->
 %% `count(Table, #{above => Key})' is the number of keys above `Key', so it is the rank counted from the end.
 %%
 %% In a table of a million objects it takes some microseconds. The cost is `O(log N + N / 10000)'. The first of these
-%% calls on a table costs `O(N / 100)', as it reads the number of objects of each leaf of the tree. From then on insertions
-%% and deletions keep these counts. Works with `ordered_set' and engine `ca' only.
+%% calls on a table costs `O(N / 100)', as it reads the number of objects of each leaf of the tree. From then on
+%% insertions and deletions keep these counts. Works with `ordered_set' and engine `ca' only.
 -spec rank(table(), Key :: term()) -> non_neg_integer().
 rank(Table, Key) ->
     ?RESULT(cats_nif:rank(Table, Key)).
 
-%% @doc Returns objects that the table has removed by itself, each with the reason, and the number of those that were lost. For
-%% the process of option `notify' of {@link new/2} only. Not in `ets'.
+%% @doc Returns objects that the table has removed by itself, each with the reason, and the number of those that were
+%% lost. For the process of option `notify' of {@link new/2} only. Not in `ets'.
 %%
-%% When there are such objects, that process gets the message `{cats_removed, Table}', with the identifier of the table, or with
-%% its name if it was named. It calls this function then, which returns a batch. If more are left, another message comes. No
-%% second message comes before the call.
+%% When there are such objects, that process gets the message `{cats_removed, Table}', with the identifier of the table,
+%% or with its name if it was named. It calls this function then, which returns a batch. If more are left, another
+%% message comes. No second message comes before the call.
 %%
-%% An object is told at most once, some time after it was removed, in no certain order. What a call deletes or replaces is not
-%% told. An object that `fetch/4' keeps is told when it goes. The table waits for nobody: objects for which option `queue' has no
-%% room are counted as lost. Those that are queued count in `info(Table, memory)'. When the process has ended, the table
-%% notices that within seconds, frees them and tells nobody any more. A new owner of the table changes nothing.
+%% An object is told at most once, some time after it was removed, in no certain order. What a call deletes or replaces
+%% is not told. An object that `fetch/4' keeps is told when it goes. The table waits for nobody: objects for which
+%% option `queue' has no room are counted as lost. Those that are queued count in `info(Table, memory)'. When the
+%% process has ended, the table notices that within seconds, frees them and tells nobody any more. A new owner of the
+%% table changes nothing.
 %%
 %% Fails with `badarg' when the table has no option `notify', or has another process there.
 -spec removed(table()) -> {[{expired | evicted, ObjectOrKey :: term()}], Lost :: non_neg_integer()}.
@@ -902,8 +918,8 @@ setopts(Table, Options) ->
 %% `$end_of_table', and a larger one fails with `badarg'.
 %%
 %% Every object is in exactly one slot, as long as no process changes the table. A hash table has at least 256
-%% slots. An `ordered_set' has one slot for each object. There the cost is as for {@link nth/2}, and with other engines than `ca' it
-%% grows with `Number'.
+%% slots. An `ordered_set' has one slot for each object. There the cost is as for {@link nth/2}, and with other engines
+%% than `ca' it grows with `Number'.
 -spec slot(table(), non_neg_integer()) -> [Object :: tuple()] | '$end_of_table'.
 slot(Table, Number) ->
     ?RESULT(cats_nif:slot(Table, Number)).
@@ -913,14 +929,14 @@ slot(Table, Number) ->
 %% snapshots or not at all. Not in `ets'.
 %%
 %% All functions that read tables take a snapshot in the place of a table. Those that change a table fail with `badarg'.
-%% Any process that has the snapshot may read it. It has no owner and no name, and {@link all/0} does not list it. It goes
-%% when nobody refers to it any more, or by {@link delete/1}, which any process may call that has it.
+%% Any process that has the snapshot may read it. It has no owner and no name, and {@link all/0} does not list it. It
+%% goes when nobody refers to it any more, or by {@link delete/1}, which any process may call that has it.
 %%
 %% The time does not depend on the size of the tables. But the call waits for calls that are under way. While there is a
 %% snapshot, the first change of a key copies what the key had. ``info(Snapshot, memory)'' is the memory that the
 %% snapshot holds back. Option `snapshot_limit' of {@link new/2} is the number of bytes that the copies for all
-%% snapshots of a table may have. If they need more, its snapshots die: all calls on them fail with `badarg'. Without the
-%% option there is no limit.
+%% snapshots of a table may have. If they need more, its snapshots die: all calls on them fail with `badarg'. Without
+%% the option there is no limit.
 %%
 %% The snapshot stays when the table is emptied or deleted, or when its owner ends. A snapshot that is stored in its own
 %% table refers to itself, so it stays until {@link delete/1}.
@@ -964,8 +980,8 @@ stats() ->
 %% counts its operations, which takes a few nanoseconds of each. The memory for that is a cache line for each of twice
 %% the number of processors.
 %%
-%% Sums are exact when no process uses the table. Waits, adaptations and repeated reads are counted with the engines `hash'
-%% and `ca'. Those during {@link delete_all_objects/1} may be missing.
+%% Sums are exact when no process uses the table. Waits, adaptations and repeated reads are counted with the engines
+%% `hash' and `ca'. Those during {@link delete_all_objects/1} may be missing.
 -spec stats(table()) -> stats() | undefined.
 stats(Table) ->
     case cats_nif:info(Table, id) of
@@ -974,16 +990,16 @@ stats(Table) ->
         Tid -> cats_stats:of_table(Tid)
     end.
 
-%% @doc Returns where the operations on a table meet, how it has adapted, and what its structure looks like. For tables with
-%% engine `hash' or `ca'. Not in `ets'.
+%% @doc Returns where the operations on a table meet, how it has adapted, and what its structure looks like. For tables
+%% with engine `hash' or `ca'. Not in `ets'.
 %%
 %% Costs `O(N)' for `N' leaves or buckets, in slices. Nothing of it is of one instant.
 -spec contention(table()) -> contention().
 contention(Table) ->
     cats_contention:of_table(Table, 1, {contention, [Table]}).
 
-%% @doc Records for some time where processes wait for each other, and which. Then returns the same as {@link contention/1},
-%% with what was recorded. The caller must have the right to read the table. Not in `ets'.
+%% @doc Records for some time where processes wait for each other, and which. Then returns the same as
+%% {@link contention/1}, with what was recorded. The caller must have the right to read the table. Not in `ets'.
 %%
 %% Meanwhile {@link contention/1} shows what was recorded so far to every process. What several record, they record
 %% together. Only calls that wait write to the record. Each call on the table also tells which
@@ -995,8 +1011,8 @@ contention(Table, Milliseconds) ->
     cats_failure:fail(badarg, no_time, contention, [Table, Milliseconds]).
 
 %% @doc Returns what changed from earlier statistics to later ones, of one table or of all. `time' is the number of
-%% microseconds between them. A table that was made meanwhile counts from its beginning, and one that was deleted is left
-%% out. Not in `ets'.
+%% microseconds between them. A table that was made meanwhile counts from its beginning, and one that was deleted is
+%% left out. Not in `ets'.
 -spec stats_delta(Earlier, Later) -> Delta when
       Earlier :: stats() | #{table() => stats()},
       Later :: stats() | #{table() => stats()},
@@ -1037,16 +1053,16 @@ take_many(Table, Keys, Called) ->
         Lists -> Lists
     end.
 
-%% @doc Lets the object with the key live for this time from now on, whatever was left. Returns whether there is one. Atomic
-%% and isolated. Not in `ets'.
+%% @doc Lets the object with the key live for this time from now on, whatever was left. Returns whether there is one.
+%% Atomic and isolated. Not in `ets'.
 %%
 %% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
 -spec touch(table(), Key :: term(), lifetime()) -> boolean().
 touch(Table, Key, Time) ->
     ?RESULT(cats_nif:touch(Table, Key, Time)).
 
-%% @doc Returns how long the object with the key still lives: milliseconds, or `infinity'. `undefined' if the table does not
-%% hold the key. Does not count as a read for option `idle'. Not in `ets'.
+%% @doc Returns how long the object with the key still lives: milliseconds, or `infinity'. `undefined' if the table does
+%% not hold the key. Does not count as a read for option `idle'. Not in `ets'.
 %%
 %% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
 -spec ttl(table(), Key :: term()) -> lifetime() | undefined.
@@ -1085,7 +1101,8 @@ update(Table, Key, Fun, Default, Failures) when is_function(Fun, 1) ->
                   [New] -> cats_nif:lookup_to_update(Table, Key, New)
               end,
     Found = case Outcome of
-                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, lookup_to_update, update, [Table, Key, Fun | Default]);
+                ?FAILED(_, _) = Failure ->
+                    cats_failure:handle(Failure, lookup_to_update, update, [Table, Key, Fun | Default]);
                 _ -> Outcome
             end,
     case Found of
@@ -1296,8 +1313,8 @@ select_delete(Table, MatchSpec) ->
 %% objects. Each replacement is atomic, but the whole call is not. Costs are those of {@link match/2}.
 %%
 %% Fails with `badarg' when the specification does not guarantee that every object keeps its key. Does not work
-%% with type `bag'. Where a limit of the table has no room for a replacement, it fails with `system_limit', and keeps what it
-%% replaced before.
+%% with type `bag'. Where a limit of the table has no room for a replacement, it fails with `system_limit', and keeps
+%% what it replaced before.
 -spec select_replace(table(), match_spec()) -> non_neg_integer().
 select_replace(Table, MatchSpec) ->
     cats_select:all(select_replace, Table, MatchSpec).
@@ -1509,13 +1526,13 @@ tab2file(Table, File) ->
 %% @doc Writes the table to a file. `ets:file2tab/1' can read the file too. Not atomic: the file may hold some
 %% changes that other processes make meanwhile, and miss others. A {@link snapshot/1} has one moment.
 %%
-%% A file of this name is replaced when the new one is whole. So a failure leaves the old one, and two processes that write the same
-%% file do not mix. The directory needs room for both. Only a node that ends meanwhile leaves a file behind, whose name begins with
-%% `.cats-'.
+%% A file of this name is replaced when the new one is whole. So a failure leaves the old one, and two processes that
+%% write the same file do not mix. The directory needs room for both. Only a node that ends meanwhile leaves a file
+%% behind, whose name begins with `.cats-'.
 %%
 %% `extended_info' adds the number of objects, or an MD5 checksum of them. {@link file2tab/2} uses it to check
-%% that the file is complete. `sync' flushes the file and its name to the disk. Returns `{error, Reason}' when the table, the
-%% file or an option is unusable.
+%% that the file is complete. `sync' flushes the file and its name to the disk. Returns `{error, Reason}' when the
+%% table, the file or an option is unusable.
 -spec tab2file(table(), file:name(), [Option]) -> ok | {error, Reason :: term()} when
       Option :: {extended_info, [object_count | md5sum]} | {sync, boolean()}.
 tab2file(Table, File, Options) ->

@@ -34,8 +34,8 @@
 
 -record(spec, {operations, key, value, objects, processes, keys, types, seconds}).
 
-%% Operations in a trial, of all processes together: the most, the least, and how many for each second of the measurement. With fewer,
-%% the three rounds of a short measurement take little more than the time that was asked for.
+%% Operations in a trial, of all processes together: the most, the least, and how many for each second of the
+%% measurement. With fewer, the three rounds of a short measurement take little more than the time that was asked for.
 -define(MOST, 400000).
 -define(LEAST, 20000).
 -define(EACH_SECOND, 40000).

@@ -19,7 +19,8 @@ of_table(Table, Every, Called) ->
     Adaptations = native(adaptations, [Table], Called),
     {Contention, Keys} = seen(Shape, Every),
     without_keys(may_read(Table),
-                 Contention#{time => Now, adaptations => [adaptation(Adaptation, Contention, Now) || Adaptation <- Adaptations],
+                 Contention#{time => Now,
+                             adaptations => [adaptation(Adaptation, Contention, Now) || Adaptation <- Adaptations],
                              recorded => recorded(Recorded, Keys)}).
 
 %% @doc The same, after the table was recorded for some time.
@@ -98,7 +99,8 @@ from([], Map) -> Map.
 
 sum(Place, Rows) -> lists:sum([element(Place, Row) || Row <- Rows]).
 
-%% Strips of about as many leaves, and the strip of each row. The waits of a base node that is in several strips are shared by leaves.
+%% Strips of about as many leaves, and the strip of each row. The waits of a base node that is in several strips are
+%% shared by leaves.
 strips(Rows) ->
     Shared = lists:append([shared(Some) || Some <- by_base(Rows)]),
     All = max(1, sum(6, Rows)),
@@ -168,7 +170,8 @@ without_keys(false, #{strips := Strips, adaptations := Adaptations, recorded := 
                 #{base_nodes := Nodes} -> #{base_nodes => Less(Nodes)};
                 _ -> #{}
             end,
-    maps:merge(Contention#{strips := Less(Strips), adaptations := Less(Adaptations), recorded := less_recorded(Recorded, Less)}, Bases).
+    maps:merge(Contention#{strips := Less(Strips), adaptations := Less(Adaptations),
+                           recorded := less_recorded(Recorded, Less)}, Bases).
 
 less_recorded(false, _Less) -> false;
 less_recorded(#{places := Places} = Recorded, Less) -> Recorded#{places := Less(Places)}.

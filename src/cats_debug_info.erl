@@ -1,7 +1,7 @@
 %% The debug information of an Elixir module that cats_recompile has changed.
 %%
-%% Elixir's own form of the module stays, as Elixir reads it without asking whose it is. What else asks gets the Erlang forms of the
-%% changed module: Dialyzer, cover, and cats_recompile itself.
+%% Elixir's own form of the module stays, as Elixir reads it without asking whose it is. What else asks gets the Erlang
+%% forms of the changed module: Dialyzer, cover, and cats_recompile itself.
 -module(cats_debug_info).
 -export([elixir/2, debug_info/4]).
 
@@ -10,7 +10,8 @@
 %% @private
 %% @doc The debug information that takes the place of the original's, if that is Elixir's.
 -spec elixir(term(), cats_forms:forms()) -> [{debug_info_v1, ?MODULE, term()}].
-elixir({debug_info_v1, _Backend, {elixir_v1, #{} = Map, Specs}}, Forms) -> [{debug_info_v1, ?MODULE, {elixir_v1, Map#{?KEY => Forms}, Specs}}];
+elixir({debug_info_v1, _Backend, {elixir_v1, #{} = Map, Specs}}, Forms) ->
+    [{debug_info_v1, ?MODULE, {elixir_v1, Map#{?KEY => Forms}, Specs}}];
 elixir(_DebugInfo, _Forms) -> [].
 
 %% @private

@@ -1,8 +1,8 @@
 %% Tables in files, in the format of ets. A file is a disk_log. It starts with a header, which is a tuple of the
 %% items of info/1. The objects follow. With extended information, a list with their number or checksum ends the file.
 %%
-%% If the objects of the table expire, the header has the options for that. Each object is in a list `[Object, Left]' then, with
-%% the time that it still lives. Tables of ets cannot be made from such a file.
+%% If the objects of the table expire, the header has the options for that. Each object is in a list `[Object, Left]'
+%% then, with the time that it still lives. Tables of ets cannot be made from such a file.
 -module(cats_file).
 -export([write/3, read/2, info/1]).
 
@@ -60,7 +60,8 @@ form(Table, Header) ->
         true ->
             {keypos, Keypos} = lists:keyfind(keypos, 1, Header),
             fun(Objects) ->
-                    [[Object, Left] || Object <- Objects, Left <- [cats:ttl(Table, element(Keypos, Object))], Left =/= undefined]
+                    [[Object, Left]
+                     || Object <- Objects, Left <- [cats:ttl(Table, element(Keypos, Object))], Left =/= undefined]
             end;
         false ->
             fun(Objects) -> Objects end
@@ -222,7 +223,8 @@ read_objects(Log, Position, Verify, Table, {Digest, Count, _} = Read) ->
             end
     end.
 
-%% Returns the objects of a chunk of terms, or of one of binaries if there is a checksum, with the new checksum and what the end says.
+%% Returns the objects of a chunk of terms, or of one of binaries if there is a checksum, with the new checksum and what
+%% the end says.
 objects([], Digest) ->
     {[], Digest, none};
 objects([['$end_of_table', End]], none) ->

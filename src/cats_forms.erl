@@ -1,6 +1,6 @@
 %% @private
-%% @doc Replaces `ets' by `cats' in the forms of a module, and finds the places that it cannot replace. The parse transform and
-%% cats_recompile share it.
+%% @doc Replaces `ets' by `cats' in the forms of a module, and finds the places that it cannot replace. The parse
+%% transform and cats_recompile share it.
 -module(cats_forms).
 -export([rewrite/2, is_dynamic/2, places/3, rules/1]).
 -export_type([forms/0, rules/0, description/0, place/0]).
@@ -33,34 +33,38 @@
 %% Those of `erlang' among them that Erlang imports automatically.
 -define(IMPORTED, [{apply, 3}, {spawn, 3}, {spawn, 4}, {spawn_link, 3}, {spawn_link, 4}, {spawn_monitor, 3},
                    {spawn_monitor, 4},
-                   {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5}, {get, 1}, {put, 2}, {erase, 1}]).
+                   {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5},
+                   {get, 1}, {put, 2}, {erase, 1}]).
 
 %% Functions that take a key or a message, with its position. `ets' is no module there.
 -define(NAMING,
         #{{erlang, get, 1} => 1, {erlang, put, 2} => 1, {erlang, erase, 1} => 1,
-          {erlang, send, 2} => 2, {erlang, send, 3} => 2, {erlang, send_nosuspend, 2} => 2, {erlang, send_nosuspend, 3} => 2,
-          {erlang, send_after, 3} => 3, {erlang, send_after, 4} => 3, {erlang, start_timer, 3} => 3, {erlang, start_timer, 4} => 3,
-          {erlang, map_get, 2} => 1, {erlang, is_map_key, 2} => 1, {erlang, memory, 1} => 1, {c, memory, 1} => 1,
-          {maps, get, 2} => 1, {maps, get, 3} => 1, {maps, find, 2} => 1, {maps, is_key, 2} => 1, {maps, put, 3} => 1,
-          {maps, update, 3} => 1, {maps, update_with, 3} => 1, {maps, update_with, 4} => 1, {maps, remove, 2} => 1, {maps, take, 2} => 1,
-          {proplists, get_value, 2} => 1, {proplists, get_value, 3} => 1, {proplists, get_bool, 2} => 1, {proplists, delete, 2} => 1,
-          {proplists, get_all_values, 2} => 1, {proplists, is_defined, 2} => 1, {proplists, lookup, 2} => 1, {proplists, lookup_all, 2} => 1,
+          {erlang, send, 2} => 2, {erlang, send, 3} => 2, {erlang, send_nosuspend, 2} => 2,
+          {erlang, send_nosuspend, 3} => 2, {erlang, send_after, 3} => 3, {erlang, send_after, 4} => 3,
+          {erlang, start_timer, 3} => 3, {erlang, start_timer, 4} => 3, {erlang, map_get, 2} => 1,
+          {erlang, is_map_key, 2} => 1, {erlang, memory, 1} => 1, {c, memory, 1} => 1, {maps, get, 2} => 1,
+          {maps, get, 3} => 1, {maps, find, 2} => 1, {maps, is_key, 2} => 1, {maps, put, 3} => 1,
+          {maps, update, 3} => 1, {maps, update_with, 3} => 1, {maps, update_with, 4} => 1, {maps, remove, 2} => 1,
+          {maps, take, 2} => 1, {proplists, get_value, 2} => 1, {proplists, get_value, 3} => 1,
+          {proplists, get_bool, 2} => 1, {proplists, delete, 2} => 1, {proplists, get_all_values, 2} => 1,
+          {proplists, is_defined, 2} => 1, {proplists, lookup, 2} => 1, {proplists, lookup_all, 2} => 1,
           {lists, keyfind, 3} => 1, {lists, keymember, 3} => 1, {lists, keydelete, 3} => 1, {lists, keytake, 3} => 1,
-          {lists, keysearch, 3} => 1, {lists, keyreplace, 4} => 1, {lists, keystore, 4} => 1, {lists, member, 2} => 1, {lists, delete, 2} => 1,
-          {persistent_term, get, 1} => 1, {persistent_term, get, 2} => 1, {persistent_term, put, 2} => 1, {persistent_term, erase, 1} => 1,
-          {application, get_env, 2} => 2, {application, get_env, 3} => 2, {application, set_env, 3} => 2,
-          {gen_server, call, 2} => 2, {gen_server, call, 3} => 2, {gen_server, cast, 2} => 2, {gen_server, reply, 2} => 2,
-          {gen_server, send_request, 2} => 2, {gen_statem, call, 2} => 2, {gen_statem, call, 3} => 2, {gen_statem, cast, 2} => 2,
-          {gen_event, notify, 2} => 2, {gen_event, sync_notify, 2} => 2,
-          {'Elixir.Map', get, 2} => 2, {'Elixir.Map', get, 3} => 2, {'Elixir.Map', 'fetch!', 2} => 2, {'Elixir.Map', put, 3} => 2,
-          {'Elixir.Map', put_new, 3} => 2, {'Elixir.Map', delete, 2} => 2, {'Elixir.Map', update, 4} => 2,
-          {'Elixir.Keyword', get, 2} => 2, {'Elixir.Keyword', get, 3} => 2, {'Elixir.Keyword', fetch, 2} => 2,
-          {'Elixir.Keyword', 'fetch!', 2} => 2, {'Elixir.Keyword', put, 3} => 2, {'Elixir.Keyword', delete, 2} => 2,
-          {'Elixir.Keyword', 'has_key?', 2} => 2, {'Elixir.Keyword', pop, 2} => 2, {'Elixir.Keyword', pop, 3} => 2,
-          {'Elixir.Access', get, 2} => 2, {'Elixir.Access', get, 3} => 2, {'Elixir.Access', fetch, 2} => 2,
-          {'Elixir.GenServer', call, 2} => 2, {'Elixir.GenServer', call, 3} => 2, {'Elixir.GenServer', cast, 2} => 2,
-          {'Elixir.GenServer', reply, 2} => 2, {'Elixir.Process', send, 3} => 2, {'Elixir.Process', send_after, 3} => 2,
-          {'Elixir.Process', send_after, 4} => 2}).
+          {lists, keysearch, 3} => 1, {lists, keyreplace, 4} => 1, {lists, keystore, 4} => 1, {lists, member, 2} => 1,
+          {lists, delete, 2} => 1, {persistent_term, get, 1} => 1, {persistent_term, get, 2} => 1,
+          {persistent_term, put, 2} => 1, {persistent_term, erase, 1} => 1, {application, get_env, 2} => 2,
+          {application, get_env, 3} => 2, {application, set_env, 3} => 2, {gen_server, call, 2} => 2,
+          {gen_server, call, 3} => 2, {gen_server, cast, 2} => 2, {gen_server, reply, 2} => 2,
+          {gen_server, send_request, 2} => 2, {gen_statem, call, 2} => 2, {gen_statem, call, 3} => 2,
+          {gen_statem, cast, 2} => 2, {gen_event, notify, 2} => 2, {gen_event, sync_notify, 2} => 2,
+          {'Elixir.Map', get, 2} => 2, {'Elixir.Map', get, 3} => 2, {'Elixir.Map', 'fetch!', 2} => 2,
+          {'Elixir.Map', put, 3} => 2, {'Elixir.Map', put_new, 3} => 2, {'Elixir.Map', delete, 2} => 2,
+          {'Elixir.Map', update, 4} => 2, {'Elixir.Keyword', get, 2} => 2, {'Elixir.Keyword', get, 3} => 2,
+          {'Elixir.Keyword', fetch, 2} => 2, {'Elixir.Keyword', 'fetch!', 2} => 2, {'Elixir.Keyword', put, 3} => 2,
+          {'Elixir.Keyword', delete, 2} => 2, {'Elixir.Keyword', 'has_key?', 2} => 2, {'Elixir.Keyword', pop, 2} => 2,
+          {'Elixir.Keyword', pop, 3} => 2, {'Elixir.Access', get, 2} => 2, {'Elixir.Access', get, 3} => 2,
+          {'Elixir.Access', fetch, 2} => 2, {'Elixir.GenServer', call, 2} => 2, {'Elixir.GenServer', call, 3} => 2,
+          {'Elixir.GenServer', cast, 2} => 2, {'Elixir.GenServer', reply, 2} => 2, {'Elixir.Process', send, 3} => 2,
+          {'Elixir.Process', send_after, 3} => 2, {'Elixir.Process', send_after, 4} => 2}).
 
 -type forms() :: [erl_parse:abstract_form() | erl_parse:form_info()].
 -type description() :: value | {value, cats_recompile:call()} | traced | macro | protocol | {function, atom()}
@@ -71,11 +75,13 @@
 -record(rules, {except :: [cats_recompile:exception()], applying :: #{mfa() => pos_integer()}}).
 -opaque rules() :: #rules{}.
 
-%% What the walk over a form must know. These are the modules of the functions that are called without one, the functions that the module
-%% imports from ets, the names of the tables that stay in ets, the variables that have such a table, the functions that call one of ets,
-%% and the functions that take a module.
--record(context, {local :: #{{atom(), arity()} => module()}, imported :: [{atom(), arity()}], tables :: [atom()], variables :: [atom()],
-                  wrappers :: #{mfa() => {Name :: atom(), Places :: [pos_integer()]}}, applying :: #{mfa() => pos_integer()}}).
+%% What the walk over a form must know. These are the modules of the functions that are called without one, the
+%% functions that the module imports from ets, the names of the tables that stay in ets, the variables that have such a
+%% table, the functions that call one of ets, and the functions that take a module.
+-record(context, {local :: #{{atom(), arity()} => module()}, imported :: [{atom(), arity()}],
+                  tables :: [atom()], variables :: [atom()],
+                  wrappers :: #{mfa() => {Name :: atom(), Places :: [pos_integer()]}},
+                  applying :: #{mfa() => pos_integer()}}).
 
 %% @doc The forms with `ets' replaced, as the rules say. Replaced forms stay as they are.
 -spec rewrite(forms(), rules()) -> forms().
@@ -94,8 +100,8 @@ is_dynamic(Forms, Rules) ->
     Context = context(Forms, Rules),
     lists:any(fun(Form) -> has_dynamic(Form, Context) end, Forms).
 
-%% @doc The places in rewritten forms where `ets' remains, as the compiler's warnings. Dynamic tells whether a value may become the
-%% module of a call. Functions that are excepted have no places.
+%% @doc The places in rewritten forms where `ets' remains, as the compiler's warnings. Dynamic tells whether a value may
+%% become the module of a call. Functions that are excepted have no places.
 -spec places(forms(), Dynamic :: boolean(), rules()) -> [place()].
 places(Forms, Dynamic, Rules) ->
     Module = module_of(Forms),
@@ -105,7 +111,8 @@ places(Forms, Dynamic, Rules) ->
                                  (Form, {File, Places}) ->
                                       {File, [{File, [{erl_anno:location(Anno), cats_transform, What}]}
                                               || not is_excepted(Form, Module, Rules),
-                                                 {Anno, What} <- lists:reverse(left(Form, Context)), Dynamic orelse not is_value(What)]
+                                                 {Anno, What} <- lists:reverse(left(Form, Context)),
+                                                 Dynamic orelse not is_value(What)]
                                              ++ Places}
                               end, {"nofile", []}, Forms),
     lists:reverse(Places).
@@ -114,7 +121,9 @@ places(Forms, Dynamic, Rules) ->
 -spec rules([term()]) -> rules().
 rules(Options) ->
     #rules{except = checked(except, fun is_exception/1, bad_exception, Options),
-           applying = lists:foldl(fun({Module, Name, Arity, Position}, Applying) -> Applying#{{Module, Name, Arity} => Position} end,
+           applying = lists:foldl(fun({Module, Name, Arity, Position}, Applying) ->
+                                          Applying#{{Module, Name, Arity} => Position}
+                                  end,
                                   ?APPLYING, checked(calls, fun is_call/1, bad_call, Options))}.
 
 checked(Key, Is, Error, Options) ->
@@ -157,7 +166,8 @@ module_of(Forms) ->
 is_excepted({function, _, Name, _, _}, Module, #rules{except = Exceptions}) -> lists:member({Module, Name}, Exceptions);
 is_excepted(_Form, _Module, _Rules) -> false.
 
-%% A function that stays with ets. What it imports from there is named with its module, as the import may have become one of cats.
+%% A function that stays with ets. What it imports from there is named with its module, as the import may have become
+%% one of cats.
 keep({call, Anno, {atom, Anno1, Name}, Arguments}, Context) ->
     Kept = keep(Arguments, Context),
     case is_imported(Name, length(Arguments), Context) of
@@ -217,7 +227,9 @@ walk({call, Anno, {remote, Anno1, {atom, Anno2, Module}, {atom, Anno3, Name}} = 
     Function = {Module, Name, length(Arguments)},
     Walked = walk(Arguments, Context),
     case wrapped(Function, Arguments, Context) of
-        {Of, Places} -> {call, Anno, {remote, Anno1, {atom, Anno2, ets}, {atom, Anno3, Of}}, [lists:nth(Place, Walked) || Place <- Places]};
+        {Of, Places} ->
+            {call, Anno, {remote, Anno1, {atom, Anno2, ets}, {atom, Anno3, Of}},
+             [lists:nth(Place, Walked) || Place <- Places]};
         none -> {call, Anno, Called, applied(Function, Walked, Context)}
     end;
 walk({call, Anno, {atom, Anno1, Name} = Called, Arguments}, Context) ->
@@ -246,7 +258,8 @@ walk([Form | Forms], Context) ->
 walk(Form, _Context) ->
     Form.
 
-%% The function of ets that is called by another function with a table that stays there, and the places of its arguments.
+%% The function of ets that is called by another function with a table that stays there, and the places of its
+%% arguments.
 wrapped(Function, Arguments, #context{wrappers = Wrappers} = Context) ->
     case Wrappers of
         #{Function := {Name, Places}} ->
@@ -417,8 +430,10 @@ arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments, #context{apply
     case {?TRACING, ?NAMING, Applying} of
         {#{Function := Position}, _, _} -> at(Position, Arguments, fun traced/2, Context);
         {_, #{Function := Position}, _} -> at(Position, Arguments, fun name/2, Context);
-        {_, _, #{Function := Position}} -> at(Position, Arguments, fun(Applied, _) -> left(no_atom([Applied]), Context) end, Context);
-        _ when Module =/= undefined -> named(Arguments, fun(Position, What) -> with_call(What, {Module, Name, Arity, Position}) end, Context);
+        {_, _, #{Function := Position}} ->
+            at(Position, Arguments, fun(Applied, _) -> left(no_atom([Applied]), Context) end, Context);
+        _ when Module =/= undefined ->
+            named(Arguments, fun(Position, What) -> with_call(What, {Module, Name, Arity, Position}) end, Context);
         _ -> named(Arguments, fun(_Position, What) -> What end, Context)
     end;
 arguments(_Function, Arguments, Context) ->
@@ -442,8 +457,8 @@ name({atom, _, ets}, _Context) -> [];
 name({tuple, _, [{atom, Anno, ets} | _]} = Tuple, Context) -> left(Tuple, Context) -- [{Anno, value}];
 name(Form, Context) -> left(Form, Context).
 
-%% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order. `Describe' gets the
-%% position of the module and what is there.
+%% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order.
+%% `Describe' gets the position of the module and what is there.
 named(Forms, Describe, Context) -> named(Forms, 1, Describe, Context).
 
 named([{atom, Anno, ets} | Forms], Position, Describe, Context) ->

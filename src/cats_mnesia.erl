@@ -19,8 +19,8 @@
 %% <li>`mnesia_frag' makes no fragments of them.</li>
 %% <li>`mnesia:ets/1' does not find them.</li>
 %% <li>A node that has one cannot change its schema to `ram_copies'.</li>
-%% <li>`restore/2' with `recreate_tables' leaves an `ets' table of the same name behind. A later change of the storage type then ends
-%% Mnesia. Use `clear_tables', which is the default.</li>
+%% <li>`restore/2' with `recreate_tables' leaves an `ets' table of the same name behind. A later change of the storage
+%% type then ends Mnesia. Use `clear_tables', which is the default.</li>
 %% <li>Each access goes through more of Mnesia's code.</li>
 %% </ul>
 %%
@@ -30,12 +30,14 @@
 -behaviour(gen_server).
 
 -export([own_tables/0]).
--export([init_backend/0, add_aliases/1, remove_aliases/1, check_definition/4, semantics/2, real_suffixes/0, tmp_suffixes/0]).
+-export([init_backend/0, add_aliases/1, remove_aliases/1, check_definition/4, semantics/2,
+         real_suffixes/0, tmp_suffixes/0]).
 -export([create_table/3, load_table/4, close_table/2, sync_close_table/2, delete_table/2]).
 -export([sender_init/4, receiver_first_message/4, receive_data/5, receive_done/4]).
 -export([index_is_consistent/3, is_index_consistent/2]).
 -export([validate_key/6, validate_record/6]).
--export([insert/3, lookup/3, delete/3, match_delete/3, update_counter/4, first/2, last/2, next/3, prev/3, slot/3, fixtable/3, info/3]).
+-export([insert/3, lookup/3, delete/3, match_delete/3, update_counter/4, first/2, last/2, next/3, prev/3,
+         slot/3, fixtable/3, info/3]).
 -export([select/1, select/3, select/4, select_reverse/3, select_reverse/4, repair_continuation/2]).
 -export([start_link/0, init/1, handle_call/3, handle_cast/2]).
 
@@ -43,30 +45,34 @@
 %% of these.
 -type tag() :: atom() | {atom(), index | retainer, term()}.
 
-%% The first version of Mnesia that saves a table of a backend when that becomes `disc_copies', and what to say of others.
+%% The first version of Mnesia that saves a table of a backend when that becomes `disc_copies', and what to say of
+%% others.
 -define(SAVES, [4, 23, 3]).
--define(LOST, "Mnesia before 4.23.3 loses the contents at its next start, and older ones run on ~0p: change the table to ram_copies "
-        "first, and then to disc_copies").
+-define(LOST, "Mnesia before 4.23.3 loses the contents at its next start, and older ones run on ~0p: change the table "
+        "to ram_copies first, and then to disc_copies").
 
 %% The bytes that a message to a loading node has, as in Mnesia.
 -define(TRANSFERRED, 64000).
 
-%% @doc Mnesia's own tables that are small and much used, as exceptions for {@link cats_recompile:apps/3}. With them these tables stay in
-%% `ets': what Mnesia knows of itself, its locks, and the table that each transaction has for what it reads and writes.
+%% @doc Mnesia's own tables that are small and much used, as exceptions for {@link cats_recompile:apps/3}. With them
+%% these tables stay in `ets': what Mnesia knows of itself, its locks, and the table that each transaction has for what
+%% it reads and writes.
 %%
 %% ```
 %% {ok, _, _} = cats_recompile:apps([mnesia], "converted", [{except, cats_mnesia:own_tables()}]).
 %% '''
 -spec own_tables() -> [cats_recompile:exception()].
 own_tables() ->
-    [{table, Table} || Table <- [mnesia_gvar, mnesia_stats, mnesia_held_locks, mnesia_tid_locks, mnesia_sticky_locks, mnesia_lock_queue,
-                                 mnesia_trans_store]]
+    [{table, Table}
+     || Table <- [mnesia_gvar, mnesia_stats, mnesia_held_locks, mnesia_tid_locks, mnesia_sticky_locks,
+                  mnesia_lock_queue, mnesia_trans_store]]
         %% The loop of the process that has the locks reads tables whose names it is told.
         ++ [{mnesia_locker, loop}, {call, {mnesia_lib, db_match_object, 3}, match_object, [2, 3]}]
         %% The table of a transaction is in a variable of this name, or in another one in these functions.
         ++ [{table, Module, 'Store'} || Module <- [mnesia, mnesia_locker, mnesia_schema, mnesia_tm]]
         ++ [{mnesia, Function} || Function <- [add_previous, find_ops]]
-        ++ [{mnesia_tm, Function} || Function <- [doit_loop, del_coord_store, erase_ets_tabs, copy_ets, do_copy_ets, insert_objs]].
+        ++ [{mnesia_tm, Function}
+            || Function <- [doit_loop, del_coord_store, erase_ets_tabs, copy_ets, do_copy_ets, insert_objs]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% The backend
@@ -92,7 +98,8 @@ remove_aliases(_Aliases) -> ok.
 -spec check_definition(atom(), atom(), [node()], [{atom(), term()}]) -> ok | {error, {combine_error, string()}}.
 check_definition(Alias, Table, _Nodes, Properties) ->
     Before = try mnesia:table_info(Table, Alias) catch exit:_ -> [] end,
-    case [Node || Node <- proplists:get_value(disc_copies, Properties, []), lists:member(Node, Before), loses_contents(Node)] of
+    case [Node || Node <- proplists:get_value(disc_copies, Properties, []),
+                  lists:member(Node, Before), loses_contents(Node)] of
         [] -> ok;
         Losing -> {error, {combine_error, lists:flatten(io_lib:format(?LOST, [Losing]))}}
     end.
@@ -258,7 +265,8 @@ select(Continuation) -> cats:select(Continuation).
 %% @private
 -spec select(atom(), tag(), ets:match_spec()) -> [term()].
 select(_Alias, {_Table, index, {_Position, bag}} = Tag, Specification) ->
-    %% Mnesia merges what it finds by an index of an ordered_set with what the transaction wrote, and takes it to be in the order of keys.
+    %% Mnesia merges what it finds by an index of an ordered_set with what the transaction wrote, and takes it to be in
+    %% the order of keys.
     lists:sort(cats:select(table(Tag), Specification));
 select(_Alias, Tag, Specification) ->
     cats:select(table(Tag), Specification).
@@ -297,7 +305,8 @@ init([]) ->
     {ok, []}.
 
 %% @private
--spec handle_call({create, tag(), [term()]} | {delete, tag()}, gen_server:from(), []) -> {reply, ok | {error, term()}, []}.
+-spec handle_call({create, tag(), [term()]} | {delete, tag()}, gen_server:from(), []) ->
+          {reply, ok | {error, term()}, []}.
 handle_call({create, Tag, Options}, _From, []) ->
     {reply, create(Tag, Options), []};
 handle_call({delete, Tag}, _From, []) ->

@@ -1,5 +1,6 @@
-%% The parse transform behind `-include_lib("cats/include/ms_transform.hrl")'. It turns `cats:fun2ms(fun(...) -> ... end)'
-%% into a match specification. It renames the call to `ets:fun2ms', which ms_transform of stdlib replaces.
+%% The parse transform behind `-include_lib("cats/include/ms_transform.hrl")'. It turns
+%% `cats:fun2ms(fun(...) -> ... end)' into a match specification. It renames the call to `ets:fun2ms', which
+%% ms_transform of stdlib replaces.
 -module(cats_ms_transform).
 -export([parse_transform/2]).
 

@@ -1,12 +1,12 @@
 %% @private
 %% @doc The native functions of cats: loads the library `cats_nif' and holds a stub for each function of it.
 %%
-%% A function returns what the function of `ets' with its name returns, or that it failed, with a cause and the arguments of the call, see
-%% {@link outcome()}. `Cause' is an atom, `{panic, Text}' or `{not_loaded, Text}'.
-%% `busy' means that a lock was held too long. `dirty' means that the call is too large for a scheduler, see {@link
-%% dirty/2}. `settings' means that the settings have not been passed yet, see {@link configure/1}. Others are
-%% `system_limit' and the causes that `ets' gives for `badarg'. Nothing was done by a function that failed. The module `cats' turns
-%% causes into what its callers see. `{not_loaded, Text}' means that there is no library, and says why. The arguments are
+%% A function returns what the function of `ets' with its name returns, or that it failed, with a cause and the
+%% arguments of the call, see {@link outcome()}. `Cause' is an atom, `{panic, Text}' or `{not_loaded, Text}'. `busy'
+%% means that a lock was held too long. `dirty' means that the call is too large for a scheduler, see {@link dirty/2}.
+%% `settings' means that the settings have not been passed yet, see {@link configure/1}. Others are `system_limit' and
+%% the causes that `ets' gives for `badarg'. Nothing was done by a function that failed. The module `cats' turns causes
+%% into what its callers see. `{not_loaded, Text}' means that there is no library, and says why. The arguments are
 %% `none', then.
 -module(cats_nif).
 
@@ -207,8 +207,8 @@ naming(File, Text) ->
         _ -> Text
     end.
 
-%% Tables are in the image of the library that was loaded first. So a copy of its file is not loaded: the linker would make another
-%% image of it. The linker knows an image by its path, whether the file is still there or not.
+%% Tables are in the image of the library that was loaded first. So a copy of its file is not loaded: the linker would
+%% make another image of it. The linker knows an image by its path, whether the file is still there or not.
 -spec load(file:filename(), {ok, file()} | {error, term()}, none | {binary(), file:filename()}) ->
           ok | {error, unicode:chardata()}.
 load(_File, {ok, #{digest := Digest}}, {Digest, Loaded}) ->
@@ -223,8 +223,8 @@ load(File, {ok, #{digest := Digest} = Read}, none) ->
         false -> with_processor(Read, load_nif(File, Digest))
     end;
 load(File, _, {_, File}) ->
-    {error, [File, " is not the file any more that this VM has loaded, but another build, and tables need the one that is"
-                   " loaded; restart the VM to change it"]};
+    {error, [File, " is not the file any more that this VM has loaded, but another build, and tables need the one that "
+                   "is loaded; restart the VM to change it"]};
 load(File, _, {_, Loaded}) ->
     {error, [File, " is another build than ", Loaded, ", which this VM has loaded and tables need; restart the VM to"
                    " change it"]}.
@@ -245,8 +245,9 @@ explain(Text) ->
         nomatch -> Text
     end.
 
-%% Reads a file in pieces, without the file server: otherwise the VM would keep all of it in memory. The process yields at each piece, and
-%% the first calls of `cats' wait for it. With the usual priority it would wait each time until all busy processes have had their turn.
+%% Reads a file in pieces, without the file server: otherwise the VM would keep all of it in memory. The process yields
+%% at each piece, and the first calls of `cats' wait for it. With the usual priority it would wait each time until all
+%% busy processes have had their turn.
 -spec read(file:filename()) -> {ok, file()} | {error, term()}.
 read(File) ->
     case file:open(File, [read, raw, binary]) of
@@ -299,8 +300,8 @@ number(Header, At, Bytes) -> binary:decode_unsigned(binary:part(Header, At, Byte
 %% What a function returns that has no library. Its type is unknown to Dialyzer, as that of a native function is.
 not_loaded() -> persistent_term:get(?FAILURE).
 
-%% @doc Where the library and the pages are. Beside the directory that this module was loaded from, if the application is not on the code
-%% path as such.
+%% @doc Where the library and the pages are. Beside the directory that this module was loaded from, if the application
+%% is not on the code path as such.
 -spec priv_dir() -> file:filename().
 priv_dir() ->
     case code:priv_dir(cats) of
@@ -362,7 +363,8 @@ take(_Table, _Key) -> not_loaded().
 -spec lookup_to_fetch(table(), term()) -> outcome([tuple()] | false).
 lookup_to_fetch(_Table, _Key) -> not_loaded().
 
-%% @doc A list of the object of a key, or `false'. Fails where the caller may not write, and where a key may have several objects.
+%% @doc A list of the object of a key, or `false'. Fails where the caller may not write, and where a key may have
+%% several objects.
 -spec lookup_to_update(table(), term()) -> outcome([tuple()] | false).
 lookup_to_update(_Table, _Key) -> not_loaded().
 
@@ -390,8 +392,8 @@ insert_lasting(_Table, _Objects, _Time) -> not_loaded().
 -spec count_fetch(table(), fetch_made | fetch_failed | fetch_waited | fetch_stale) -> outcome(true).
 count_fetch(_Table, _What) -> not_loaded().
 
-%% @doc What a fetch finds: the object of a key, and whether it has ended, by less than `Stale' milliseconds. Fails as {@link
-%% lookup_to_update/2} does.
+%% @doc What a fetch finds: the object of a key, and whether it has ended, by less than `Stale' milliseconds. Fails as
+%% {@link lookup_to_update/2} does.
 -spec fetched(table(), term(), Stale :: non_neg_integer()) -> outcome({tuple(), Ended :: boolean()} | false).
 fetched(_Table, _Key, _Stale) -> not_loaded().
 
@@ -403,8 +405,8 @@ fetched_again(_Table, _Key, _Stale) -> not_loaded().
 -spec flight_to(table(), term()) -> outcome({Flight :: pid(), Leader :: pid()} | false).
 flight_to(_Table, _Key) -> not_loaded().
 
-%% @doc Begins the flight of a key, unless it has one. Returns whether it did. When a call writes to the key, or the table is emptied or
-%% deleted, the key has no flight any more, and the process `Flight' gets `{cats_fetch, written}'.
+%% @doc Begins the flight of a key, unless it has one. Returns whether it did. When a call writes to the key, or the
+%% table is emptied or deleted, the key has no flight any more, and the process `Flight' gets `{cats_fetch, written}'.
 -spec flight_begin(table(), term(), Flight :: pid(), Leader :: pid()) -> outcome(boolean()).
 flight_begin(_Table, _Key, _Flight, _Leader) -> not_loaded().
 
@@ -412,16 +414,18 @@ flight_begin(_Table, _Key, _Flight, _Leader) -> not_loaded().
 -spec flight_end(table(), term(), Flight :: pid()) -> outcome(boolean()).
 flight_end(_Table, _Key, _Flight) -> not_loaded().
 
-%% @doc The calling process waits for this flight, until {@link flight_waited/0}. If it would wait for itself, it does not wait: returns
-%% the flights of the circle, of which each waits for the next one.
+%% @doc The calling process waits for this flight, until {@link flight_waited/0}. If it would wait for itself, it does
+%% not wait: returns the flights of the circle, of which each waits for the next one.
 -spec flight_wait(Flight :: pid(), Leader :: pid()) -> outcome(true | [Flight :: pid()]).
 flight_wait(_Flight, _Leader) -> not_loaded().
 
 -spec flight_waited() -> outcome(true).
 flight_waited() -> not_loaded().
 
-%% @doc As {@link insert_absent/3}, for an object with a time to live. A fetch may have it for `Stale' milliseconds after its end.
--spec insert_fetched(table(), WithKey :: tuple(), New :: tuple(), pos_integer() | infinity | default, Stale :: non_neg_integer()) ->
+%% @doc As {@link insert_absent/3}, for an object with a time to live. A fetch may have it for `Stale' milliseconds
+%% after its end.
+-spec insert_fetched(table(), WithKey :: tuple(), New :: tuple(), pos_integer() | infinity | default,
+                     Stale :: non_neg_integer()) ->
           outcome(boolean()).
 insert_fetched(_Table, _WithKey, _New, _Time, _Stale) -> not_loaded().
 
@@ -486,16 +490,16 @@ next_lookup(_Table, _Key) -> not_loaded().
 -spec prev_lookup(table(), term()) -> outcome({term(), [tuple()]} | '$end_of_table').
 prev_lookup(_Table, _Key) -> not_loaded().
 
-%% @doc The objects of the key after that of an object, which need not be in the table any more: a tuple if the table's keys have
-%% one each. In a snapshot: those of some keys, in a list in a list.
+%% @doc The objects of the key after that of an object, which need not be in the table any more: a tuple if the table's
+%% keys have one each. In a snapshot: those of some keys, in a list in a list.
 -spec next_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | [[tuple()]] | '$end_of_table').
 next_objects(_Table, _Object) -> not_loaded().
 
 -spec prev_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | [[tuple()]] | '$end_of_table').
 prev_objects(_Table, _Object) -> not_loaded().
 
-%% @doc As {@link next_objects/2}, from the place with a number, which is that of the object. What it comes to has the next number, or,
-%% where the way had to be searched, the one that comes with it.
+%% @doc As {@link next_objects/2}, from the place with a number, which is that of the object. What it comes to has the
+%% next number, or, where the way had to be searched, the one that comes with it.
 -spec next_numbered(table(), tuple(), non_neg_integer()) ->
           outcome(tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | [[tuple()]] | '$end_of_table').
 next_numbered(_Table, _Object, _Number) -> not_loaded().
@@ -514,7 +518,8 @@ nth(_Table, _Number) -> not_loaded().
 count_between(_Table, _From, _To) -> not_loaded().
 
 %% If one call cannot return all objects, returns the last key, and how many objects are still wanted.
--spec range_between(table(), bound(), bound(), Down :: boolean(), Limit) -> outcome([tuple()] | {[tuple()], Key :: term(), Limit}) when
+-spec range_between(table(), bound(), bound(), Down :: boolean(), Limit) ->
+          outcome([tuple()] | {[tuple()], Key :: term(), Limit}) when
       Limit :: pos_integer() | infinity.
 range_between(_Table, _From, _To, _Down, _Limit) -> not_loaded().
 
@@ -554,18 +559,19 @@ all() -> not_loaded().
 -spec info(table(), atom()) -> outcome(term() | undefined).
 info(_Table, _Item) -> not_loaded().
 
-%% @doc Puts the objects of one slice of a table before a list. The first call has the table; while a tuple comes back, the next
-%% has its list and its cursor; `Words' is how many words all objects may take together. The order is that of {@link select/4}.
+%% @doc Puts the objects of one slice of a table before a list. The first call has the table; while a tuple comes back,
+%% the next has its list and its cursor; `Words' is how many words all objects may take together. The order is that of
+%% {@link select/4}.
 -spec scan(table() | cursor(), [tuple()]) -> outcome({[tuple()], cursor(), Words :: non_neg_integer()} | [tuple()]).
 scan(_TableOrCursor, _Objects) -> not_loaded().
 
 %% The first slice of `match', `match_object', `match_delete', `select', `select_reverse', `select_count',
-%% `select_delete' or `select_replace', by name. Returns `{Result, Cursor, Words}' when there is more to do: all results may
-%% take so many words together. Returns the result when there is not. With a limit, returns
-%% `{Order, Results, Cursor, Place, Table}' when there are as many results as it says, or all. `Order' is `reversed' where the
-%% results are to be turned round, as they are in an ordered_set; else it is `chunk'. Without a limit (`infinity') results
-%% are in their order. There are more results than the limit where those of a key come together, and where the
-%% specification has the keys. `Place' is `$end_of_table' where nothing more is to be found.
+%% `select_delete' or `select_replace', by name. Returns `{Result, Cursor, Words}' when there is more to do: all results
+%% may take so many words together. Returns the result when there is not. With a limit, returns
+%% `{Order, Results, Cursor, Place, Table}' when there are as many results as it says, or all. `Order' is `reversed'
+%% where the results are to be turned round, as they are in an ordered_set; else it is `chunk'. Without a limit
+%% (`infinity') results are in their order. There are more results than the limit where those of a key come together,
+%% and where the specification has the keys. `Place' is `$end_of_table' where nothing more is to be found.
 -spec select(atom(), table(), term(), pos_integer() | infinity) -> outcome(slice([term()] | non_neg_integer())).
 select(_Function, _Table, _Specification, _Limit) -> not_loaded().
 
@@ -580,8 +586,8 @@ is_cursor(_Term) -> not_loaded().
 -spec select_at(atom(), table(), term(), place()) -> outcome(cursor()).
 select_at(_Function, _Table, _Specification, _Place) -> not_loaded().
 
-%% The first slice of the next chunk, of so many results. Returns as `select/4' does. With 0 results it just looks whether the
-%% cursor is one of this table, and whether that can be read, and returns `ok'.
+%% The first slice of the next chunk, of so many results. Returns as `select/4' does. With 0 results it just looks
+%% whether the cursor is one of this table, and whether that can be read, and returns `ok'.
 -spec select_chunk(table(), cursor() | no_cursor, non_neg_integer()) -> outcome(ok | slice([term()])).
 select_chunk(_Table, _Cursor, _Limit) -> not_loaded().
 
@@ -589,7 +595,8 @@ select_chunk(_Table, _Cursor, _Limit) -> not_loaded().
 -spec select_key(cats:match_spec(), pos_integer()) -> outcome({Key :: term()} | none).
 select_key(_Specification, _Position) -> not_loaded().
 
-%% The results of a specification for some of these objects, from the first on, are put before a list. Returns the other objects, too.
+%% The results of a specification for some of these objects, from the first on, are put before a list. Returns the other
+%% objects, too.
 -spec select_terms([tuple()], cats:match_spec(), Results) -> outcome({[tuple()], Results}) when Results :: [term()].
 select_terms(_Objects, _Specification, _Results) -> not_loaded().
 
@@ -632,8 +639,8 @@ transaction_prefer(_Keeper) -> not_loaded().
 -spec transaction_yield(Keeper :: pid()) -> ok.
 transaction_yield(_Keeper) -> not_loaded().
 
-%% @doc Passes the settings of the application (see {@link settings()}). The first call counts. It comes before the first
-%% table. Raises the name of a setting that is wrong.
+%% @doc Passes the settings of the application (see {@link settings()}). The first call counts. It comes before the
+%% first table. Raises the name of a setting that is wrong.
 -spec configure(settings()) -> outcome(ok).
 configure(_Settings) -> not_loaded().
 
@@ -648,8 +655,8 @@ garbage() -> not_loaded().
 -spec memory() -> outcome(non_neg_integer()).
 memory() -> not_loaded().
 
-%% @doc A part of the structure of a table, see native/nif/src/calls/contention.rs. `From' is `[]', and then the last element of the
-%% part before. One in `Every' buckets or leaves is read.
+%% @doc A part of the structure of a table, see native/nif/src/calls/contention.rs. `From' is `[]', and then the last
+%% element of the part before. One in `Every' buckets or leaves is read.
 -spec structure(cats:table(), From, Every :: pos_integer()) -> outcome(Buckets | Leaves) when
       From :: [term()],
       Buckets :: {Buckets :: pos_integer(), Strips :: [{non_neg_integer(), non_neg_integer(), non_neg_integer()}],
@@ -659,7 +666,8 @@ structure(_Table, _From, _Every) -> not_loaded().
 
 %% @doc The last adaptations, the oldest first.
 -spec adaptations(cats:table()) ->
-          outcome([{Split :: boolean(), NanosecondsAgo :: non_neg_integer(), Number :: pos_integer(), Key :: [term()]}]).
+          outcome([{Split :: boolean(), NanosecondsAgo :: non_neg_integer(),
+                    Number :: pos_integer(), Key :: [term()]}]).
 adaptations(_Table) -> not_loaded().
 
 %% @doc Has a table recorded, as long as the process has the result.
@@ -673,8 +681,8 @@ recorded(_Table) -> not_loaded().
 %% @doc Ends a recording.
 -spec stop_recording(Recording :: reference()) -> outcome(true).
 stop_recording(_Recording) -> not_loaded().
-%% @doc Starts to record events of these kinds (see native/sync/src/trace.rs), up to so many of each thread. Returns `false' if a recording
-%% is on. One ends with its reference.
+%% @doc Starts to record events of these kinds (see native/sync/src/trace.rs), up to so many of each thread. Returns
+%% `false' if a recording is on. One ends with its reference.
 -spec trace_start(Kinds :: [atom()], Room :: pos_integer()) -> outcome(reference() | false).
 trace_start(_Kinds, _Room) -> not_loaded().
 
@@ -686,14 +694,15 @@ trace_stop(_Recording) -> not_loaded().
 -spec trace_slots(reference()) -> outcome({[non_neg_integer()], Missed :: non_neg_integer()}).
 trace_slots(_Recording) -> not_loaded().
 
-%% @doc What one of these threads has recorded, the oldest first, and how many older events were lost. Fails with `dirty' unless called on a
-%% dirty scheduler.
--spec trace_events(reference(), Slot :: non_neg_integer()) -> outcome({Thread :: binary(), Lost :: non_neg_integer(), [trace_event()]}).
+%% @doc What one of these threads has recorded, the oldest first, and how many older events were lost. Fails with
+%% `dirty' unless called on a dirty scheduler.
+-spec trace_events(reference(), Slot :: non_neg_integer()) ->
+          outcome({Thread :: binary(), Lost :: non_neg_integer(), [trace_event()]}).
 trace_events(_Recording, _Slot) -> not_loaded().
 
 %% What happened, and to what. End and duration are in nanoseconds, the end from the start of the recording.
--type trace_event() :: {Kind :: atom(), End :: non_neg_integer(), Duration :: non_neg_integer(), Subject :: non_neg_integer(),
-                        pid() | undefined, First :: term(), Second :: term()}.
+-type trace_event() :: {Kind :: atom(), End :: non_neg_integer(), Duration :: non_neg_integer(),
+                        Subject :: non_neg_integer(), pid() | undefined, First :: term(), Second :: term()}.
 
 %% @doc Calls the native function with that name on a dirty scheduler, where it never fails with `dirty'.
 -spec dirty(atom(), [term()]) -> outcome(term()).

@@ -1,5 +1,5 @@
-%% The pages of `cats_web' and of a trace. Their files are in priv/pages, where a browser can open them, too. Here a page becomes one piece
-%% without anything from elsewhere.
+%% The pages of `cats_web' and of a trace. Their files are in priv/pages, where a browser can open them, too. Here a
+%% page becomes one piece without anything from elsewhere.
 -module(cats_page).
 -export([live/0, trace/1]).
 
@@ -15,8 +15,8 @@ live() -> made(fun() -> inlined(read("live.html")) end).
 -spec trace(Trace :: binary()) -> page().
 trace(Trace) ->
     %% Under it a browser takes no styles and scripts from files, so it is not in the file.
-    Policy = <<"<meta http-equiv='content-security-policy' content='default-src &#39;none&#39;; style-src &#39;unsafe-inline&#39;; "
-               "script-src &#39;unsafe-inline&#39;; img-src data:'>">>,
+    Policy = <<"<meta http-equiv='content-security-policy' content='default-src &#39;none&#39;; style-src "
+               "&#39;unsafe-inline&#39;; script-src &#39;unsafe-inline&#39;; img-src data:'>">>,
     %% In a text of JSON, this stands for the same character, and ends no element of the page.
     Safe = binary:replace(Trace, <<"<">>, <<"\\u003c">>, [global]),
     made(fun() ->
@@ -33,7 +33,8 @@ made(Make) ->
 inlined(Html) -> elements(re:split(Html, "<(?:(link) rel='stylesheet' href|(script) src)='([^']+)'>(?:</script>)?")).
 
 elements([Before, <<"link">>, <<>>, File | After]) -> [Before, "<style>\n", read(File), "</style>" | elements(After)];
-elements([Before, <<>>, <<"script">>, File | After]) -> [Before, "<script>\n", read(File), "</script>" | elements(After)];
+elements([Before, <<>>, <<"script">>, File | After]) ->
+    [Before, "<script>\n", read(File), "</script>" | elements(After)];
 elements([Last]) -> [Last].
 
 read(Name) ->

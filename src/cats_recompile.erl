@@ -10,16 +10,17 @@
 %%
 %% A VM that starts with `-pa converted/mnesia/ebin' loads the new files.
 %%
-%% All other files are copies. So is a module that does not use `ets', and it needs no debug information. A new beam file tells the source
-%% and the compiler's options of the original. It has the documentation and Elixir's form of the module, too.
+%% All other files are copies. So is a module that does not use `ets', and it needs no debug information. A new beam
+%% file tells the source and the compiler's options of the original. It has the documentation and Elixir's form of the
+%% module, too.
 %%
 %% == Where ets stays ==
 %%
 %% The warnings list each place where `ets' is passed as a value, is traced, or is called in a way that cats_recompile
 %% does not follow. They look like those of the compiler. A place with `ets' as a value counts when one of the modules
-%% has a call such as `Tables:insert(T, X)', or cannot be read. Messages and keys do not count. A macro of Elixir that expands to calls of
-%% `ets' counts, as the modules that use it call `ets'. The options `calls', for functions that take a module, and `except', for tables
-%% that stay in `ets', are described at {@link cats_transform}.
+%% has a call such as `Tables:insert(T, X)', or cannot be read. Messages and keys do not count. A macro of Elixir that
+%% expands to calls of `ets' counts, as the modules that use it call `ets'. The options `calls', for functions that take
+%% a module, and `except', for tables that stay in `ets', are described at {@link cats_transform}.
 -module(cats_recompile).
 -export([apps/2, apps/3, format_error/1]).
 -export_type([app/0, option/0, exception/0, call/0, warning/0]).
@@ -27,8 +28,8 @@
 -include_lib("kernel/include/file.hrl").
 
 %% What the compiler itself writes to a beam file. Other chunks are those of other tools, such as Elixir's.
--define(COMPILERS_CHUNKS, ["Atom", "AtU8", "Code", "StrT", "ImpT", "ExpT", "FunT", "LitT", "LocT", "Attr", "CInf", "Abst", "Dbgi", "Line",
-                           "Type", "Meta", "DbgB", "Recs"]).
+-define(COMPILERS_CHUNKS, ["Atom", "AtU8", "Code", "StrT", "ImpT", "ExpT", "FunT", "LitT", "LocT", "Attr", "CInf",
+                           "Abst", "Dbgi", "Line", "Type", "Meta", "DbgB", "Recs"]).
 
 %% A module of an application. Forms is `none' where they are missing.
 -record(module, {name :: module(), beam :: file:filename(), debug_info :: term(), options = [] :: [compile:option()],
@@ -42,7 +43,8 @@
                    | {call, mfa(), EtsFunction :: atom(), Places :: [pos_integer()]}.
 %% What stays with `ets', as {@link cats_transform} describes it.
 -type call() :: {module(), Function :: atom(), arity(), Position :: pos_integer()}.
-%% A function that takes a module, and the place of this argument, from 1. The name of a function and a list of arguments follow it.
+%% A function that takes a module, and the place of this argument, from 1. The name of a function and a list of
+%% arguments follow it.
 -type option() :: report | {modules, [module()]} | {except, [exception()]} | {calls, [call()]}.
 %% `report' prints the warnings and errors. `modules' names the modules to convert. The others are copied.
 -type warning() :: {file:filename(), [{erl_anno:location(), module(), Description :: term()}]}.
@@ -55,12 +57,14 @@ apps(Apps, OutDir) ->
 
 %% @doc Makes the modules of these applications use `cats'. Returns the modules that were changed.
 %%
-%% The new application is `OutDir/Name/ebin', with all files of the original. Links lead to the other directories of the original, such as
-%% `priv'. `OutDir' may be the directory that holds the originals under these names. The new files then replace them.
+%% The new application is `OutDir/Name/ebin', with all files of the original. Links lead to the other directories of the
+%% original, such as `priv'. `OutDir' may be the directory that holds the originals under these names. The new files
+%% then replace them.
 %%
-%% Nothing is written unless all modules can be recompiled, and a file that would not change stays. {@link format_error/1} describes the
-%% reasons of a failure.
--spec apps([app()], file:name_all(), [option()]) -> {ok, Changed :: [module()], [warning()]} | {error, [Reason :: term()]}.
+%% Nothing is written unless all modules can be recompiled, and a file that would not change stays.
+%% {@link format_error/1} describes the reasons of a failure.
+-spec apps([app()], file:name_all(), [option()]) ->
+          {ok, Changed :: [module()], [warning()]} | {error, [Reason :: term()]}.
 apps(Apps, Out, Options) ->
     OutDir = unicode:characters_to_list(Out),
     Rules = cats_forms:rules(Options),
@@ -95,7 +99,8 @@ format_error(Reason) ->
     lists:flatten(text(Reason)).
 
 text({no_application, App}) ->
-    io_lib:format("there is no application ~tp: give a name in the code path, or a directory with a subdirectory ebin", [App]);
+    io_lib:format("there is no application ~tp: give a name in the code path, or a directory with a subdirectory ebin",
+                  [App]);
 text({no_module, Module}) ->
     io_lib:format("none of the applications has the module ~tp", [Module]);
 text({no_code, File, Source}) ->
@@ -182,11 +187,12 @@ forms(Module, {debug_info_v1, Backend, Data}) ->
 forms(_Module, _Info) ->
     {error, none}.
 
-%% The options that change what a module does or exports. Those of the preprocessor and of parse transforms had their effect
-%% already.
+%% The options that change what a module does or exports. Those of the preprocessor and of parse transforms had their
+%% effect already.
 kept(Options) ->
     [Option || Option <- Options,
-               lists:member(Option, [export_all, nowarn_export_all, inline, inline_list_funcs, no_auto_import, tuple_calls])
+               lists:member(Option,
+                            [export_all, nowarn_export_all, inline, inline_list_funcs, no_auto_import, tuple_calls])
                    orelse lists:member(catch element(1, Option), [inline, inline_size, no_auto_import])].
 
 from_source(#module{name = Name, beam = Beam} = Module, Compiled, Options) ->
@@ -195,7 +201,8 @@ from_source(#module{name = Name, beam = Beam} = Module, Compiled, Options) ->
             Directory = filename:dirname(Source),
             Again = [Option || Option <- Options,
                                lists:member(catch element(1, Option), [d, i, parse_transform])],
-            All = [binary, debug_info, return_errors, {i, Directory}, {i, filename:join(filename:dirname(Directory), "include")}
+            All = [binary, debug_info, return_errors, {i, Directory},
+                   {i, filename:join(filename:dirname(Directory), "include")}
                    | Again ++ kept(Options)],
             case compile:noenv_file(Source, All) of
                 {ok, Name, Binary} ->
@@ -223,14 +230,18 @@ source(Beam, Module, Compiled) ->
 
 recompile(Apps, Modules, Wanted, OutDir, Rules) ->
     Chosen = [Module || Module <- Modules, is_wanted(Module, Wanted)],
-    Rewritten = [{Module, cats_forms:rewrite(Forms, Rules)} || #module{forms = Forms} = Module <- Chosen, Forms =/= none],
-    Dynamic = lists:any(fun(#module{forms = Forms}) -> Forms =:= none orelse cats_forms:is_dynamic(Forms, Rules) end, Modules),
-    Warnings = lists:append([cats_forms:places(Forms, Dynamic, Rules) ++ consolidated(Module, Forms) || {Module, Forms} <- Rewritten]),
+    Rewritten = [{Module, cats_forms:rewrite(Forms, Rules)}
+                 || #module{forms = Forms} = Module <- Chosen, Forms =/= none],
+    Dynamic = lists:any(fun(#module{forms = Forms}) -> Forms =:= none orelse cats_forms:is_dynamic(Forms, Rules) end,
+                        Modules),
+    Warnings = lists:append([cats_forms:places(Forms, Dynamic, Rules) ++ consolidated(Module, Forms)
+                             || {Module, Forms} <- Rewritten]),
     Compiled = [{Module, Forms, compile:noenv_forms(Forms, [debug_info, return_errors | Module#module.options])}
                 || {#module{forms = Old} = Module, Forms} <- Rewritten, Forms =/= Old],
     case [{not_compiled, Beam, Errors} || {#module{beam = Beam}, _, {error, Errors, _}} <- Compiled] of
         [] ->
-            New = maps:from_list([{Beam, whole(Module, Forms, Binary)} || {#module{beam = Beam} = Module, Forms, {ok, _, Binary}} <- Compiled]),
+            New = maps:from_list([{Beam, whole(Module, Forms, Binary)}
+                                  || {#module{beam = Beam} = Module, Forms, {ok, _, Binary}} <- Compiled]),
             case write(Apps, New, OutDir) of
                 ok -> {ok, [Name || {#module{name = Name}, _, _} <- Compiled], Warnings};
                 {error, Reason} -> {error, [Reason]}
@@ -248,8 +259,8 @@ consolidated(#module{debug_info = {debug_info_v1, _, {elixir_v1, #{attributes :=
 consolidated(_Module, _Forms) ->
     [].
 
-%% The compiled module with what the original's file tells of its source and its compiler's options, with Elixir's form of the module, and
-%% with the chunks of other tools.
+%% The compiled module with what the original's file tells of its source and its compiler's options, with Elixir's form
+%% of the module, and with the chunks of other tools.
 whole(#module{name = Name, beam = Beam, debug_info = DebugInfo}, Forms, Binary) ->
     {ok, Name, Compiled} = beam_lib:all_chunks(Binary),
     {ok, Name, Original} = beam_lib:all_chunks(Beam),
@@ -264,10 +275,12 @@ compile_info(Original, New) ->
     Version = lists:keyfind(version, 1, binary_to_term(New)),
     term_to_binary(lists:keyreplace(version, 1, binary_to_term(Original), Version)).
 
-%% Writes all files of the applications, or none. A file that is there already stays, so that what builds on it need not be built again.
+%% Writes all files of the applications, or none. A file that is there already stays, so that what builds on it need not
+%% be built again.
 write(Apps, New, OutDir) ->
-    Files = [{filename:join([OutDir, Name | lists:nthtail(length(filename:split(Directory)), filename:split(File))]), File}
-             || {Directory, Name} <- Apps, File <- files(filename:join(Directory, "ebin"))],
+    Files =
+        [{filename:join([OutDir, Name | lists:nthtail(length(filename:split(Directory)), filename:split(File))]), File}
+         || {Directory, Name} <- Apps, File <- files(filename:join(Directory, "ebin"))],
     try
         Changed = [{Target, content(File, New)} || {Target, File} <- Files, is_other(Target, File, New)],
         [check(Target, filelib:ensure_dir(Target)) || {Target, _} <- Changed],
@@ -306,7 +319,8 @@ copy(From, To) ->
 link_others(Original, New) ->
     {ok, Names} = file:list_dir(Original),
     [check(Link, file:make_symlink(filename:absname(filename:join(Original, Name)), Link))
-     || Name <- Names, Name =/= "ebin", Link <- [filename:join(New, Name)], element(1, file:read_link_info(Link)) =:= error],
+     || Name <- Names, Name =/= "ebin", Link <- [filename:join(New, Name)],
+        element(1, file:read_link_info(Link)) =:= error],
     ok.
 
 check(_File, ok) -> ok;

@@ -23,9 +23,12 @@
 %% @doc The whole of a call without a limit. `Function' is one of `cats', and its name that of the work.
 -spec all(Function :: atom(), cats:table(), Specification :: term()) -> [term()] | non_neg_integer().
 all(Function, Table, Specification) ->
-    Sliced = ?RESULT(cats_nif:select(Function, Table, Specification, infinity), select, Function, [Table, Specification]),
+    Sliced = ?RESULT(cats_nif:select(Function, Table, Specification, infinity), select,
+                     Function, [Table, Specification]),
     case Sliced of
-        {_, _, _} -> cats_slices:finish(Sliced, fun(Cursor, Result) -> slice(Cursor, Result, Function, [Table, Specification]) end);
+        {_, _, _} ->
+            cats_slices:finish(Sliced,
+                               fun(Cursor, Result) -> slice(Cursor, Result, Function, [Table, Specification]) end);
         Result -> Result
     end.
 
@@ -86,8 +89,8 @@ complete({Order, Results, Cursor, Place, Table}, Surplus, Limit, _Function, _Arg
 complete({Results, Cursor, _Words}, Surplus, Limit, Function, Arguments) ->
     complete(slice(Cursor, Results, Function, Arguments), Surplus, Limit, Function, Arguments).
 
-%% A chunk are the last results: those of a key come from the newest to the oldest, chunk by chunk, and within a chunk in the order of
-%% insertion.
+%% A chunk are the last results: those of a key come from the newest to the oldest, chunk by chunk, and within a chunk
+%% in the order of insertion.
 split(Results, Limit, Continue) ->
     {Rest, Chunk} = lists:split(max(length(Results) - Limit, 0), Results),
     {Rest, Chunk, Continue}.
@@ -112,7 +115,8 @@ repair({Table, Cursor, Place, Way, _Limit, _Surplus} = Continuation, MatchSpec) 
         true ->
             Continuation;
         false ->
-            NewCursor = ?RESULT(cats_nif:select_at(Way, Table, MatchSpec, Place), select_at, repair_continuation, [Continuation, MatchSpec]),
+            NewCursor = ?RESULT(cats_nif:select_at(Way, Table, MatchSpec, Place), select_at,
+                                repair_continuation, [Continuation, MatchSpec]),
             setelement(2, Continuation, NewCursor)
     end;
 repair(Continuation, MatchSpec) ->

@@ -1,4 +1,5 @@
-%% The settings of the application. They take effect whether the application is started or not, but not once there are tables.
+%% The settings of the application. They take effect whether the application is started or not, but not once there are
+%% tables.
 -module(cats_settings).
 
 -include("cats_failure.hrl").
@@ -22,8 +23,8 @@ pass() ->
             error({bad_setting, cats, lists:keyfind(Name, 1, Settings)})
     end.
 
-%% Loads what calls use that take more than one native call, as loading a module holds a scheduler for up to half a millisecond.
-%% A module that is not found fails where it is called.
+%% Loads what calls use that take more than one native call, as loading a module holds a scheduler for up to half a
+%% millisecond. A module that is not found fails where it is called.
 load_code() ->
     _ = code:ensure_modules_loaded([cats_failure, cats_select, cats_slices]),
     ok.

@@ -5,8 +5,8 @@
 
 -export_type([row/0]).
 
--type row() :: #{id := cats:tid(), table := cats:table(), name := atom(), type := cats:table_type(), engine := cats:engine(),
-                 owner := pid() | undefined, stats := cats:stats()}.
+-type row() :: #{id := cats:tid(), table := cats:table(), name := atom(), type := cats:table_type(),
+                 engine := cats:engine(), owner := pid() | undefined, stats := cats:stats()}.
 
 %% @doc The statistics of each table that lives.
 -spec all() -> #{cats:table() => cats:stats()}.
@@ -34,13 +34,13 @@ of_table(Table) ->
     end.
 
 %% In the order of native/sync/src/events.rs.
-events({Splits, Joins, ReadsRepeated, GivenUp, Nanoseconds, Busy, Dirty, Slices, LongSlices, Expired, Evicted, Readmitted,
-        Refused, Made, Failed, Waited, Stale, Wait1, Wait4, Wait16, Wait64, Wait256, Longer}) ->
+events({Splits, Joins, ReadsRepeated, GivenUp, Nanoseconds, Busy, Dirty, Slices, LongSlices, Expired, Evicted,
+        Readmitted, Refused, Made, Failed, Waited, Stale, Wait1, Wait4, Wait16, Wait64, Wait256, Longer}) ->
     Classes = [{1, Wait1}, {4, Wait4}, {16, Wait16}, {64, Wait64}, {256, Wait256}, {infinity, Longer}],
     #{splits => Splits, joins => Joins, reads_repeated => ReadsRepeated,
-      waits => lists:sum([Number || {_, Number} <- Classes]), waits_given_up => GivenUp, wait_time => Nanoseconds div 1000,
-      waits_by_length => Classes, busy => Busy, dirty => Dirty, slices => Slices, long_slices => LongSlices,
-      expired => Expired, evicted => Evicted, readmitted => Readmitted, refused => Refused,
+      waits => lists:sum([Number || {_, Number} <- Classes]), waits_given_up => GivenUp,
+      wait_time => Nanoseconds div 1000, waits_by_length => Classes, busy => Busy, dirty => Dirty, slices => Slices,
+      long_slices => LongSlices, expired => Expired, evicted => Evicted, readmitted => Readmitted, refused => Refused,
       fetches_made => Made, fetches_failed => Failed, fetches_waited => Waited, fetches_stale => Stale}.
 
 %% In the order of native/table/src/table/counters.rs.
@@ -61,11 +61,12 @@ delta(Earlier, Later) ->
 
 less(Value, nothing) -> Value;
 less(Value, Before) when is_integer(Value) -> Value - Before;
-less(Classes, Before) when is_list(Classes) -> lists:zipwith(fun({Class, A}, {Class, B}) -> {Class, A - B} end, Classes, Before);
+less(Classes, Before) when is_list(Classes) ->
+    lists:zipwith(fun({Class, A}, {Class, B}) -> {Class, A - B} end, Classes, Before);
 less(Stats, Before) when is_map(Stats) -> delta(Before, Stats).
 
-%% @doc Rows of the tables with the highest figure of this kind, the highest first. A table that does not count operations
-%% has none.
+%% @doc Rows of the tables with the highest figure of this kind, the highest first. A table that does not count
+%% operations has none.
 -spec rows(Sort :: atom(), Limit :: non_neg_integer()) -> [row()].
 rows(Sort, Limit) ->
     Ranked = lists:sort([{-maps:get(Sort, Stats, 0), Table} || {Table, Stats} <- maps:to_list(all())]),

@@ -3,12 +3,13 @@
 %% `telemetry_poller' calls {@link measure/0} for them, if its measurements contain `{cats_telemetry, measure, []}'.
 %%
 %% <ul>
-%% <li>`[cats, memory]': the measurement `total' has the bytes of all tables and snapshots, see {@link cats:memory/0}.</li>
+%% <li>`[cats, memory]': the measurement `total' has the bytes of all tables and snapshots, see
+%%     {@link cats:memory/0}.</li>
 %% <li>`[cats, garbage]': the figures of {@link cats:garbage/0}.</li>
 %% <li>`[cats, system_counts]': `table_count'.</li>
-%% <li>`[cats, table]', for each table: the integers of {@link cats:stats/1}, but `time'. `size' and `memory' are of this
-%% moment, and the others count since the table was made. The metadata are `table', `id', `name', `type', `engine' and
-%% `owner'.</li>
+%% <li>`[cats, table]', for each table: the integers of {@link cats:stats/1}, but `time'. `size' and `memory' are of
+%% this moment, and the others count since the table was made. The metadata are `table', `id', `name', `type', `engine'
+%% and `owner'.</li>
 %% </ul>
 %%
 %% Cats does not depend on `telemetry'. Without it, nothing happens.

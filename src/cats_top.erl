@@ -1,31 +1,33 @@
 %% @doc The busiest tables of a node, as a list on the terminal that is refreshed: `cats_top:start()' in a shell.
 %%
-%% Each line has a table's size and memory. The other columns tell what happened in each second since the last refresh. These
-%% are the growth in objects, waits for locks and their microseconds, repeated reads, and calls made again. Operations come
-%% last, and those that went over many objects. They are counted for tables with option `{stats, true}' only, see {@link
-%% cats:stats/1}.
+%% Each line has a table's size and memory. The other columns tell what happened in each second since the last refresh.
+%% These are the growth in objects, waits for locks and their microseconds, repeated reads, and calls made again.
+%% Operations come last, and those that went over many objects. They are counted for tables with option `{stats, true}'
+%% only, see {@link cats:stats/1}.
 %%
-%% A letter and Enter sort by another column: `m' by memory, `s' by size, `g' by growth, `w' by waits, `r' by repeated reads,
-%% `b' by calls made again, `o' by operations, `c' by scans. `q' and Enter end it.
+%% A letter and Enter sort by another column: `m' by memory, `s' by size, `g' by growth, `w' by waits, `r' by repeated
+%% reads, `b' by calls made again, `o' by operations, `c' by scans. `q' and Enter end it.
 -module(cats_top).
 -export([start/0, start/1]).
 
 -export_type([options/0]).
 
--type options() :: #{node => node(), sort => memory | size | growth | waits | reads_repeated | busy | operations | scans,
+-type options() :: #{node => node(),
+                     sort => memory | size | growth | waits | reads_repeated | busy | operations | scans,
                      interval => pos_integer(), lines => pos_integer(), rounds => pos_integer() | infinity}.
 %% What to show:
 %%
 %% <ul>
-%% <li>`node': whose tables. That node needs `cats', and is asked through {@link erpc:call/4}. The default is this one.</li>
+%% <li>`node': whose tables. That node needs `cats', and is asked through {@link erpc:call/4}. The default is this
+%%     one.</li>
 %% <li>`sort': the column to sort by. The default is `waits'.</li>
 %% <li>`interval': milliseconds between two lists. The default is 2000.</li>
 %% <li>`lines': the most tables in a list. The default is what fits the terminal.</li>
 %% <li>`rounds': ends after so many lists, and reads no keys. The default is `infinity'.</li>
 %% </ul>
 
--define(COLUMNS, [{$m, memory}, {$s, size}, {$g, growth}, {$w, waits}, {$r, reads_repeated}, {$b, busy}, {$o, operations},
-                  {$c, scans}]).
+-define(COLUMNS, [{$m, memory}, {$s, size}, {$g, growth}, {$w, waits}, {$r, reads_repeated}, {$b, busy},
+                  {$o, operations}, {$c, scans}]).
 
 %% @doc The same as {@link start/1} without options.
 -spec start() -> ok.
@@ -37,7 +39,8 @@ start() ->
 -spec start(options()) -> ok.
 start(Options) ->
     maps:foreach(fun check/2, Options),
-    State = maps:merge(#{node => node(), sort => waits, interval => 2000, lines => lines(), rounds => infinity}, Options),
+    State = maps:merge(#{node => node(), sort => waits, interval => 2000, lines => lines(), rounds => infinity},
+                       Options),
     Reader = reader(State),
     try
         rounds(State, rows(State))
@@ -105,8 +108,10 @@ wait(State, Rows, Until) ->
 show(#{node := Node, sort := Sort, lines := Lines}, Before, Now) ->
     Rates = [rates(Row, maps:get(Id, Before, Row)) || {Id, Row} <- maps:to_list(Now)],
     Sorted = lists:sublist(lists:sort(fun(A, B) -> rank(Sort, A) =< rank(Sort, B) end, Rates), Lines),
-    Head = io_lib:format("~ts: ~b tables, ~ts, by ~s. m s g w r b o c: sort, q: end", [Node, map_size(Now), bytes(total(Now)), Sort]),
-    Titles = ["table", "type", "size", "grow/s", "memory", "waits/s", "us/s", "reads/s", "busy/s", "oper/s", "scans/s", "hits"],
+    Head = io_lib:format("~ts: ~b tables, ~ts, by ~s. m s g w r b o c: sort, q: end",
+                         [Node, map_size(Now), bytes(total(Now)), Sort]),
+    Titles = ["table", "type", "size", "grow/s", "memory", "waits/s", "us/s", "reads/s", "busy/s",
+              "oper/s", "scans/s", "hits"],
     io:put_chars([clear(), Head, $\n, line(Titles), $\n, [[line(fields(Row)), $\n] || Row <- Sorted]]).
 
 %% A terminal begins anew, and a file goes on.
@@ -128,7 +133,8 @@ rates(#{stats := Stats} = Row, #{stats := Before}) ->
                            end, Counts)}.
 
 rank(Sort, #{stats := Stats, table := Table}) when Sort =:= memory; Sort =:= size -> {-maps:get(Sort, Stats), Table};
-rank(Sort, #{rates := Rates, table := Table, stats := #{memory := Memory}}) -> {-maps:get(Sort, Rates, -1), -Memory, Table}.
+rank(Sort, #{rates := Rates, table := Table, stats := #{memory := Memory}}) ->
+    {-maps:get(Sort, Rates, -1), -Memory, Table}.
 
 fields(#{table := Table, name := Name, type := Type, stats := #{size := Size, memory := Memory}, rates := Rates}) ->
     #{growth := Growth, waits := Waits, wait_time := Time, reads_repeated := Reads, busy := Busy} = Rates,

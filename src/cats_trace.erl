@@ -6,12 +6,13 @@
 %% {ok, #{page := Page, trace := File}} = cats_trace:stop(Trace).
 %% '''
 %%
-%% While a trace is on, rare events of tables are recorded in memory: waits for locks, slow calls, adaptations, reclamation,
-%% and what happens to whole tables. Each thread has a ring for its own events. A full ring loses its oldest events, and the
-%% result tells how many. Beside them stand what the schedulers did (microstate accounting), and what a system monitor tells.
+%% While a trace is on, rare events of tables are recorded in memory: waits for locks, slow calls, adaptations,
+%% reclamation, and what happens to whole tables. Each thread has a ring for its own events. A full ring loses its
+%% oldest events, and the result tells how many. Beside them stand what the schedulers did (microstate accounting), and
+%% what a system monitor tells.
 %%
-%% `Page' is a page for a browser that needs no network. `File' is a trace in the Chrome format, for Perfetto's viewer and
-%% other tools.
+%% `Page' is a page for a browser that needs no network. `File' is a trace in the Chrome format, for Perfetto's viewer
+%% and other tools.
 %%
 %% One trace is on at a time in a node. It ends by {@link stop/1}, after `seconds', or with the process that started it.
 %% Until `stop/1', one that has ended keeps what it has recorded.
@@ -54,8 +55,8 @@
 %% <ul>
 %% <li>`trace', `page': the names of the two files.</li>
 %% <li>`events', `lost': events in the files, and events of which no ring had room.</li>
-%% <li>`left_out': what was wanted, and could not be recorded. Before OTP 28 a node has one system monitor. One that another process
-%% has set stays as it is, and `monitor' is left out.</li>
+%% <li>`left_out': what was wanted, and could not be recorded. Before OTP 28 a node has one system monitor. One that
+%% another process has set stays as it is, and `monitor' is left out.</li>
 %% </ul>
 
 -define(EVENTS, [waits, reads, adaptations, calls, memory, tables, schedulers, monitor]).
@@ -75,11 +76,12 @@ start(Options) ->
 -spec stop(trace()) -> {ok, result()} | {error, Reason :: term()}.
 stop(Trace) ->
     {{Year, Month, Day}, {Hour, Minute, Second}} = calendar:local_time(),
-    stop(Trace, io_lib:format("cats-trace-~4b~2..0b~2..0b-~2..0b~2..0b~2..0b", [Year, Month, Day, Hour, Minute, Second])).
+    stop(Trace,
+         io_lib:format("cats-trace-~4b~2..0b~2..0b-~2..0b~2..0b~2..0b", [Year, Month, Day, Hour, Minute, Second])).
 
-%% @doc Ends a trace, and writes its files, `Name' with `.json' and with `.html' behind it. Returns `{error, no_trace}' if
-%% the trace was stopped before, or its starter has ended. If a file cannot be written, returns the error, and `stop' can be
-%% called again.
+%% @doc Ends a trace, and writes its files, `Name' with `.json' and with `.html' behind it. Returns `{error, no_trace}'
+%% if the trace was stopped before, or its starter has ended. If a file cannot be written, returns the error, and `stop'
+%% can be called again.
 -spec stop(trace(), Name :: file:name_all()) -> {ok, result()} | {error, Reason :: term()}.
 stop(Trace, Name) when is_pid(Trace) ->
     case unicode:characters_to_binary(Name) of

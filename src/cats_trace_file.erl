@@ -1,22 +1,26 @@
 %% The files of a trace: the Chrome trace format, and a page with it inside.
 %%
-%% The format is the "Trace Event Format" of Chromium, which Perfetto reads, as a JSON object. Each thread is a track. What takes time is a
-%% complete event (`X'), which lies within that around it. The rest are instants (`i') and counters (`C'). Times are microseconds.
+%% The format is the "Trace Event Format" of Chromium, which Perfetto reads, as a JSON object. Each thread is a track.
+%% What takes time is a complete event (`X'), which lies within that around it. The rest are instants (`i') and counters
+%% (`C'). Times are microseconds.
 -module(cats_trace_file).
 -export([write/2, events/1]).
 
 %% The order of tracks: those of schedulers begin at these numbers.
--define(TRACKS, [{scheduler, 0, "scheduler "}, {dirty_cpu_scheduler, 2000, "dirty CPU "}, {dirty_io_scheduler, 4000, "dirty IO "}]).
+-define(TRACKS, [{scheduler, 0, "scheduler "}, {dirty_cpu_scheduler, 2000, "dirty CPU "},
+                 {dirty_io_scheduler, 4000, "dirty IO "}]).
 -define(OTHERS, 6000).
 -define(MONITOR, 8000).
 
 %% @private
 %% @doc Writes the two files.
--spec write(binary(), cats_trace_recorder:collected()) -> {ok, cats_trace:result()} | {error, {file:name_all(), term()}}.
+-spec write(binary(), cats_trace_recorder:collected()) ->
+          {ok, cats_trace:result()} | {error, {file:name_all(), term()}}.
 write(Name, #{lost := Lost, left_out := LeftOut} = Collected) ->
     {Events, About} = events(Collected),
     Special = binary:compile_pattern([<<Byte>> || Byte <- [$", $\\ | lists:seq(0, 31)]]),
-    Text = iolist_to_binary(["{\"displayTimeUnit\":\"ns\",\"otherData\":", cats_web_data:json(About), ",\"traceEvents\":[\n",
+    Text = iolist_to_binary(["{\"displayTimeUnit\":\"ns\",\"otherData\":",
+                             cats_web_data:json(About), ",\"traceEvents\":[\n",
                              lists:join(",\n", [json(Event, Special) || Event <- Events]), "\n]}\n"]),
     [Trace, Page] = [<<Name/binary, Extension/binary>> || Extension <- [<<".json">>, <<".html">>]],
     case write_with_page(Trace, Text, Page) of
@@ -35,7 +39,8 @@ write_with_page(Trace, Text, Page) ->
 
 %% There are many events, and few of their texts have a character that JSON escapes.
 json(Map, Special) when is_map(Map) ->
-    [${, lists:join($,, [[$", atom_to_binary(Key), "\":", json(Value, Special)] || {Key, Value} <- maps:to_list(Map)]), $}];
+    [${, lists:join($,, [[$", atom_to_binary(Key), "\":", json(Value, Special)] || {Key, Value} <- maps:to_list(Map)]),
+     $}];
 json(Number, _) when is_float(Number) ->
     float_to_binary(Number, [{decimals, 3}, compact]);
 json(Value, _) when is_integer(Value); is_atom(Value) ->
@@ -50,10 +55,12 @@ json(Text, Special) ->
 %% @private
 %% @doc The events of the format, and what the trace says of itself.
 -spec events(cats_trace_recorder:collected()) -> {[map()], map()}.
-events(#{length := Length, threads := Threads, lost := Lost, samples := Samples, told := Told, left_out := LeftOut} = Collected) ->
+events(#{length := Length, threads := Threads, lost := Lost, samples := Samples, told := Told,
+         left_out := LeftOut} = Collected) ->
     Tracks = tracks(Threads, Samples),
     Tables = tables(Collected),
-    Numbered = [{maps:get(track(Name), Tracks), told_apart(Events, Tables, 1000 * Length)} || {Name, Events} <- Threads],
+    Numbered = [{maps:get(track(Name), Tracks), told_apart(Events, Tables, 1000 * Length)}
+                || {Name, Events} <- Threads],
     Busy = intervals(Numbered),
     Titles = maps:from_list([{Number, title(Track)} || {Track, Number} <- maps:to_list(Tracks)]),
     Processes = names_of_processes(),
@@ -61,8 +68,8 @@ events(#{length := Length, threads := Threads, lost := Lost, samples := Samples,
                                                                           is_wanted(Event, Tables)],
     Events = lists:sort(fun(One, Other) -> place(One) =< place(Other) end,
                         Recorded ++ accounting(Samples, Tracks) ++ [monitored(One, Processes) || One <- Told]),
-    About = #{node => atom_to_list(node()), otp => erlang:system_info(otp_release), microseconds => Length, lost => Lost,
-              left_out => {list, [atom_to_list(One) || One <- LeftOut]}},
+    About = #{node => atom_to_list(node()), otp => erlang:system_info(otp_release), microseconds => Length,
+              lost => Lost, left_out => {list, [atom_to_list(One) || One <- LeftOut]}},
     {names(Titles, Told) ++ Events, About}.
 
 %% In the order of time, and what lies within another event behind it.
@@ -82,7 +89,8 @@ tracks(Threads, Samples) ->
 
 %% The scheduler by the name of its thread, which the system cuts. Names are others from OTP 26 on.
 track(Name) ->
-    case re:run(Name, "^(?:(\\d+)_(scheduler|dirty_cpu|dirty_io)|erts_(sched|dcpus|dios)_(\\d+)$)", [{capture, all_but_first, binary}]) of
+    case re:run(Name, "^(?:(\\d+)_(scheduler|dirty_cpu|dirty_io)|erts_(sched|dcpus|dios)_(\\d+)$)",
+                [{capture, all_but_first, binary}]) of
         {match, [Number, Type]} -> {type(Type), binary_to_integer(Number)};
         {match, [_, _, Type, Number]} -> {type(Type), binary_to_integer(Number)};
         nomatch -> {other, Name}
@@ -101,10 +109,13 @@ title({Type, Id}) ->
     Text ++ integer_to_list(Id).
 
 names(Threads, Told) ->
-    Meta = fun(Name, Number, Arguments) -> #{ph => "M", name => Name, pid => 1, tid => Number, ts => 0, args => Arguments} end,
+    Meta = fun(Name, Number, Arguments) ->
+                   #{ph => "M", name => Name, pid => 1, tid => Number, ts => 0, args => Arguments}
+           end,
     Titles = maps:to_list(Threads) ++ [{?MONITOR, "system monitor"} || Told =/= []],
     [Meta("process_name", 0, #{name => ["cats on ", atom_to_list(node())]})
-     | lists:append([[Meta("thread_name", Number, #{name => Title}), Meta("thread_sort_index", Number, #{sort_index => Number})]
+     | lists:append([[Meta("thread_name", Number, #{name => Title}),
+                      Meta("thread_sort_index", Number, #{sort_index => Number})]
                      || {Number, Title} <- lists:sort(Titles)])].
 
 %%------------------------------------------------------------------------------------------------------------
@@ -116,11 +127,16 @@ tables(#{known := Known, threads := Threads, wanted := Wanted}) ->
     Contents = [{Address, {-1, Serial}} || {Serial, Address, _} <- Known, Address =/= 0]
         ++ [{Address, {Time, Serial}} || {contents, Time, _, Serial, _, Address, _} <- All],
     Names = maps:from_list([{Serial, Name} || {Serial, _, Name} <- Known]
-                           ++ [{Serial, Name} || {Kind, _, _, Serial, _, Name, _} <- All, Kind =:= created orelse Kind =:= renamed]),
+                           ++ [{Serial, Name}
+                               || {Kind, _, _, Serial, _, Name, _} <- All, Kind =:= created orelse Kind =:= renamed]),
     %% Tables of the same name are told apart by a number.
-    Same = maps:fold(fun(Serial, Name, Found) -> maps:update_with(Name, fun(One) -> [Serial | One] end, [Serial], Found) end, #{}, Names),
+    Same = maps:fold(fun(Serial, Name, Found) ->
+                             maps:update_with(Name, fun(One) -> [Serial | One] end, [Serial], Found)
+                     end, #{}, Names),
     Texts = maps:from_list(lists:append([texts(Name, lists:sort(Serials)) || {Name, Serials} <- maps:to_list(Same)])),
-    Since = lists:foldr(fun({Address, One}, Map) -> maps:update_with(Address, fun(Later) -> [One | Later] end, [One], Map) end,
+    Since = lists:foldr(fun({Address, One}, Map) ->
+                                maps:update_with(Address, fun(Later) -> [One | Later] end, [One], Map)
+                        end,
                         #{}, Contents),
     #{names => Texts, wanted => set(Wanted), contents => maps:map(fun(_, Times) -> list_to_tuple(Times) end, Since)}.
 
@@ -128,7 +144,8 @@ set(all) -> all;
 set(Serials) -> maps:from_keys(Serials, true).
 
 texts(Name, [Serial]) -> [{Serial, text(Name)}];
-texts(Name, Serials) -> [{Serial, [text(Name), " (", integer_to_list(Number), ")"]} || {Number, Serial} <- lists:enumerate(Serials)].
+texts(Name, Serials) ->
+    [{Serial, [text(Name), " (", integer_to_list(Number), ")"]} || {Number, Serial} <- lists:enumerate(Serials)].
 
 %% The table of an event: a serial number, or 0.
 table({Kind, Time, _, Subject, _, _, _}, #{contents := Contents}) ->
@@ -150,8 +167,8 @@ is_wanted({_Kind, _, _, Serial, _, _, _}, #{wanted := Wanted}) -> Wanted =:= all
 %%------------------------------------------------------------------------------------------------------------
 %% Events of one thread
 
-%% The events that are shown, each with the serial number of its table. A call that has not ended lasts until the end. A wait that was
-%% given up is of the process that calls again behind it.
+%% The events that are shown, each with the serial number of its table. A call that has not ended lasts until the end. A
+%% wait that was given up is of the process that calls again behind it.
 told_apart(Events, Tables, End) ->
     {Mended, _} = lists:foldr(fun(Event, Behind) -> mended(Event, Behind, trunc(End)) end, {[], false},
                               [setelement(4, Event, table(Event, Tables)) || Event <- Events]),
@@ -162,7 +179,8 @@ mended({contents, _, _, _, _, _, _}, Behind, _End) -> Behind;
 mended({call_begin, _, _, _, _, _, _}, {Events, true}, _End) -> {Events, true};
 mended({call_begin, Time, _, Table, Process, Name, _}, {Events, false}, End) ->
     {[{call, End, End - Time, Table, Process, Name, unfinished} | Events], false};
-mended({wait, Time, Duration, Table, undefined, Place, 0}, {[{busy, _, _, Table, Process, _, _} | _] = Events, Ended}, _End) ->
+mended({wait, Time, Duration, Table, undefined, Place, 0},
+       {[{busy, _, _, Table, Process, _, _} | _] = Events, Ended}, _End) ->
     {[{wait, Time, Duration, Table, Process, Place, 0} | Events], Ended};
 mended(Event, {Events, Ended}, _End) -> {[Event | Events], Ended orelse element(1, Event) =:= call}.
 
@@ -175,7 +193,10 @@ intervals(Numbered) ->
                                   Lines = maps:get(Table, Map, #{}),
                                   Map#{Table => Lines#{Line => [One | maps:get(Line, Lines, [])]}}
                           end, #{}, Found),
-    maps:map(fun(_, Lines) -> [{Number, list_to_tuple(lists:sort(Ones))} || {{Number, _Kind}, Ones} <- lists:sort(maps:to_list(Lines))] end,
+    maps:map(fun(_, Lines) ->
+                     [{Number, list_to_tuple(lists:sort(Ones))}
+                      || {{Number, _Kind}, Ones} <- lists:sort(maps:to_list(Lines))]
+             end,
              Grouped).
 
 %% What ran on another thread on this table in this time: the latest of the first thread that has any.
@@ -212,8 +233,9 @@ chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, T
     {Category, Name, Arguments} =
         case Event of
             {wait, _, _, _, _, _, _} ->
-                {"wait", ["wait ", Table], maps:merge(#{got => Second =:= 1, place => ["0x", integer_to_list(First, 16)]},
-                                                      meanwhile(Serial, Number, Time - Duration, Time, Busy, Titles))};
+                {"wait", ["wait ", Table],
+                 maps:merge(#{got => Second =:= 1, place => ["0x", integer_to_list(First, 16)]},
+                            meanwhile(Serial, Number, Time - Duration, Time, Busy, Titles))};
             {busy, _, _, _, _, _, _} -> {"busy", "called again", #{}};
             {read_again, _, _, _, _, _, _} -> {"read", "read again", #{}};
             {call, _, _, _, _, _, unfinished} -> {"call", text(First), #{unfinished => true}};
@@ -228,12 +250,14 @@ chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, T
             {_, _, _, _, _, _, _} when Kind =:= retire; Kind =:= reclaim ->
                 {"memory", atom_to_list(Kind), #{objects => First, bytes => Second}};
             {retire_contents, _, _, _, _, _, _} -> {"memory", "retire contents", #{objects => First, bytes => Second}};
-            {given, _, _, _, _, _, _} -> {"table", "given", #{from => process(First, Processes), to => process(Second, Processes)}};
+            {given, _, _, _, _, _, _} ->
+                {"table", "given", #{from => process(First, Processes), to => process(Second, Processes)}};
             {created, _, _, _, _, _, _} -> {"table", "created", #{}};
             {renamed, _, _, _, _, _, _} -> {"table", "renamed", #{}};
             {deleted, _, _, _, _, _, _} -> {"table", "deleted", #{}}
         end,
-    Whose = maps:from_list([{table, Table} || Serial =/= 0 orelse Kind =:= wait] ++ [{process, process(Process, Processes)} || is_pid(Process)]),
+    Whose = maps:from_list([{table, Table} || Serial =/= 0 orelse Kind =:= wait]
+                           ++ [{process, process(Process, Processes)} || is_pid(Process)]),
     About = #{name => Name, cat => Category, pid => 1, tid => Number, args => maps:merge(Arguments, Whose)},
     case lists:member(Kind, [wait, call, slice]) of
         %% What began before the trace is shown from its start on.
@@ -247,10 +271,11 @@ chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, T
 %% The share of each state in percent, from one sample to the next.
 accounting([{Before, One} | [{Time, Other} | _] = Samples], Tracks) ->
     Earlier = maps:from_list([{{Type, Id}, Counters} || #{type := Type, id := Id, counters := Counters} <- One]),
-    Counters = [#{ph => "C", name => title({Type, Id}), cat => "scheduler", pid => 1, tid => Number, ts => max(0.0, Before),
-                  dur => Time - max(0.0, Before), args => Shares}
-                || #{type := Type, id := Id, counters := Counters} <- Other, {ok, Number} <- [maps:find({Type, Id}, Tracks)],
-                   Shares <- [shares(Counters, maps:get({Type, Id}, Earlier, Counters))], Shares =/= #{}],
+    Counters =
+        [#{ph => "C", name => title({Type, Id}), cat => "scheduler", pid => 1, tid => Number, ts => max(0.0, Before),
+           dur => Time - max(0.0, Before), args => Shares}
+         || #{type := Type, id := Id, counters := Counters} <- Other, {ok, Number} <- [maps:find({Type, Id}, Tracks)],
+            Shares <- [shares(Counters, maps:get({Type, Id}, Earlier, Counters))], Shares =/= #{}],
     Counters ++ accounting(Samples, Tracks);
 accounting(_, _Tracks) ->
     [].
@@ -274,7 +299,8 @@ monitored({Time, Who, What, How}, Processes) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Texts
 
-%% The names of processes. They are looked up by name: a process that is asked for its name answers when it runs, which may be late.
+%% The names of processes. They are looked up by name: a process that is asked for its name answers when it runs, which
+%% may be late.
 names_of_processes() -> maps:from_list([{whereis(Name), Name} || Name <- registered()]).
 
 process(undefined, _) -> "nobody";

@@ -1,7 +1,7 @@
 %% The process of a trace: holds the recording, and collects what the VM tells beside it.
 %%
-%% The recording ends with its reference, and the system monitor with its process. So nothing stays on if this process is killed, except
-%% microstate accounting, which costs next to nothing.
+%% The recording ends with its reference, and the system monitor with its process. So nothing stays on if this process
+%% is killed, except microstate accounting, which costs next to nothing.
 -module(cats_trace_recorder).
 -behaviour(gen_server).
 -export([start/1, stop/2]).
@@ -48,7 +48,8 @@ stop(Trace, Name) ->
     try
         gen_server:call(Trace, {stop, Name}, infinity)
     catch
-        exit:{Reason, {gen_server, call, _}} when Reason =:= noproc; Reason =:= normal; Reason =:= killed -> {error, no_trace}
+        exit:{Reason, {gen_server, call, _}} when Reason =:= noproc; Reason =:= normal; Reason =:= killed ->
+            {error, no_trace}
     end.
 
 %% @private
@@ -64,8 +65,9 @@ init({Starter, #{events := Events, ring := Room, tables := Tables, seconds := Se
             process_flag(message_queue_data, off_heap),
             erlang:send_after(1000 * Seconds, self(), ended),
             Period = max(?PERIOD, 1000 * Seconds div ?SAMPLES),
-            State = #{recording => Recording, known => known(), wanted => wanted(Tables), period => Period, samples => [], told => [],
-                      number_told => 0, left_out => [], accounting => none, monitor => none, on => true},
+            State = #{recording => Recording, known => known(), wanted => wanted(Tables), period => Period,
+                      samples => [], told => [], number_told => 0, left_out => [], accounting => none,
+                      monitor => none, on => true},
             {ok, lists:foldl(fun begin_to/2, State, Events)}
     end.
 
@@ -106,7 +108,8 @@ begin_to(monitor, #{left_out := LeftOut} = State) ->
 begin_to(_, State) ->
     State.
 
-%% From OTP 28 on each trace session has a system monitor of its own. Before, the node has one. That of somebody else stays.
+%% From OTP 28 on each trace session has a system monitor of its own. Before, the node has one. That of somebody else
+%% stays.
 set_monitor() ->
     case code:ensure_loaded(trace) of
         {module, Trace} ->
@@ -156,7 +159,8 @@ collected(Elapsed, Now, #{recording := Recording, ended := Length} = State) ->
       samples => [{At(Time), Sample} || {Time, Sample} <- lists:reverse(maps:get(samples, State))],
       told => [{At(Time), Who, What, How} || {Time, Who, What, How} <- lists:reverse(maps:get(told, State))],
       %% The event that tells of a new table may be lost.
-      known => lists:usort(maps:get(known, State) ++ known()), wanted => maps:get(wanted, State), left_out => maps:get(left_out, State)}.
+      known => lists:usort(maps:get(known, State) ++ known()), wanted => maps:get(wanted, State),
+      left_out => maps:get(left_out, State)}.
 
 %% @private
 -spec handle_cast(term(), map()) -> {noreply, map()}.
@@ -168,7 +172,8 @@ handle_info(sample, #{on := true, period := Period, samples := Samples} = State)
     erlang:send_after(Period, self(), sample),
     Sample = erlang:statistics(microstate_accounting),
     {noreply, State#{samples := [{erlang:monotonic_time(), Sample} | Samples]}};
-handle_info({monitor, Who, What, How}, #{on := true, told := Told, number_told := Number} = State) when Number < ?TOLD ->
+handle_info({monitor, Who, What, How}, #{on := true, told := Told, number_told := Number} = State)
+  when Number < ?TOLD ->
     {noreply, State#{told := [{erlang:monotonic_time(), Who, What, How} | Told], number_told := Number + 1}};
 handle_info(ended, State) ->
     {noreply, finish(State)};

@@ -4,8 +4,9 @@
 %% {ok, Server, Url} = cats_web:start(#{}).
 %% '''
 %%
-%% `Url' is then the address to open. The server is the one of OTP's application `inets', which this starts. It listens on
-%% the loopback address only, unless an option says another one. Nothing can be changed through it, and it shows no objects.
+%% `Url' is then the address to open. The server is the one of OTP's application `inets', which this starts. It listens
+%% on the loopback address only, unless an option says another one. Nothing can be changed through it, and it shows no
+%% objects.
 %%
 %% <ul>
 %% <li>`/': the page</li>
@@ -31,16 +32,16 @@
 %% </ul>
 
 %% As in inets/include/httpd.hrl. It is part of the interface of that server, and the same in OTP 25 to 29.
--record(mod, {init_data, data = [], socket_type, socket, config_db, method, absolute_uri = [], request_uri, http_version,
-              request_line, parsed_header = [], entity_body, connection}).
+-record(mod, {init_data, data = [], socket_type, socket, config_db, method, absolute_uri = [], request_uri,
+              http_version, request_line, parsed_header = [], entity_body, connection}).
 
 -define(LOOPBACK, [{127, 0, 0, 1}, {0, 0, 0, 0, 0, 0, 0, 1}]).
 %% Tables of which one answer tells.
 -define(TABLES, 200).
 -define(METRICS, 1000).
 
-%% @doc Starts a server. Returns it together with its address. Fails with `{badarg, Option}' for an invalid option, and when
-%% the address is not that of loopback and there is no token. Returns the error of `inets' if it cannot listen.
+%% @doc Starts a server. Returns it together with its address. Fails with `{badarg, Option}' for an invalid option, and
+%% when the address is not that of loopback and there is no token. Returns the error of `inets' if it cannot listen.
 -spec start(options()) -> {ok, Server :: pid(), Url :: string()} | {error, Reason :: term()}.
 start(Options) ->
     maps:foreach(fun check/2, Options),
@@ -143,8 +144,8 @@ parsed(Uri) ->
             error
     end.
 
-%% Without a token, the name of the host must be the one of the loopback address. A page from elsewhere could otherwise read
-%% the answers in a browser, by a name of its own that leads to that address.
+%% Without a token, the name of the host must be the one of the loopback address. A page from elsewhere could otherwise
+%% read the answers in a browser, by a name of its own that leads to that address.
 may(_Query, Head, {_Ip, <<>>}) ->
     Host = re:replace(proplists:get_value("host", Head, "localhost"), ":[0-9]*$", "", [{return, list}]),
     case lists:member(Host, ["localhost", "127.0.0.1", "[::1]"]) of

@@ -15,9 +15,10 @@
 node() ->
     {Uptime, _} = erlang:statistics(wall_clock),
     Memory = maps:from_list([{Kind, erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
-    #{node => atom_to_list(erlang:node()), otp => erlang:system_info(otp_release), uptime => Uptime div 1000, version => version(),
-      schedulers => erlang:system_info(schedulers_online), processes => erlang:system_info(process_count),
-      tables => length(cats:all()), memory => Memory#{cats => cats:memory(), garbage => maps:get(bytes, cats:garbage())}}.
+    #{node => atom_to_list(erlang:node()), otp => erlang:system_info(otp_release), uptime => Uptime div 1000,
+      version => version(), schedulers => erlang:system_info(schedulers_online),
+      processes => erlang:system_info(process_count), tables => length(cats:all()),
+      memory => Memory#{cats => cats:memory(), garbage => maps:get(bytes, cats:garbage())}}.
 
 version() ->
     _ = application:load(cats),
@@ -42,7 +43,8 @@ stats(#{waits_by_length := Classes} = Stats) ->
 %% @doc All about one table, of which this is the text of its identifier. Nothing if there is no such table.
 -spec table(Id :: string()) -> json() | undefined.
 table(Text) ->
-    case [Tid || Table <- cats:all(), Tid <- [cats:info(Table, id)], Tid =/= undefined, cats_stats:identifier(Tid) =:= Text] of
+    case [Tid || Table <- cats:all(), Tid <- [cats:info(Table, id)], Tid =/= undefined,
+                 cats_stats:identifier(Tid) =:= Text] of
         [Tid] -> detail(Tid);
         [] -> undefined
     end.
@@ -52,7 +54,8 @@ detail(Tid) ->
              write_concurrency, decentralized_counters],
     OfCaches = [ttl, idle, limit, evict, notify],
     Values = maps:from_list([{Item, cats:info(Tid, Item)} || Item <- Items]
-                            ++ [{Item, Value} || Item <- OfCaches, Value <- [cats:info(Tid, Item)], Value =/= undefined]),
+                            ++ [{Item, Value}
+                                || Item <- OfCaches, Value <- [cats:info(Tid, Item)], Value =/= undefined]),
     case cats:stats(Tid) of
         undefined ->
             undefined;
@@ -65,7 +68,8 @@ detail(Tid) ->
 
 %% As cats:info(Table, stats) tells of hash tables and of trees.
 structure({Buckets, Average, Deviation, Expected, Least, Most, _, _}) ->
-    #{buckets => Buckets, average => Average, deviation => Deviation, expected_deviation => Expected, least => Least, most => Most};
+    #{buckets => Buckets, average => Average, deviation => Deviation, expected_deviation => Expected,
+      least => Least, most => Most};
 structure({Routes, Bases, Depth}) ->
     #{route_nodes => Routes, base_nodes => Bases, depth => Depth};
 structure(_) ->
@@ -86,7 +90,8 @@ contention(#{time := Now} = Contention) ->
     #{strips := Strips, adaptations := Adaptations, recorded := Recorded} = Contention,
     Met = met(Recorded),
     #{strips => {list, [strip(Strip, maps:get(Place, Met, 0)) || {Place, Strip} <- lists:enumerate(Strips)]},
-      bases => {list, [maps:with([leaves, keys, statistic, waits, height], Base) || Base <- maps:get(base_nodes, Contention, [])]},
+      bases => {list, [maps:with([leaves, keys, statistic, waits, height], Base)
+                       || Base <- maps:get(base_nodes, Contention, [])]},
       leaves => counts([{Slots, Leaves} || {Slots, Leaves, _} <- maps:get(leaves, Contention, [])]),
       load => counts(maps:get(load, Contention, [])),
       adaptations => {list, [#{ago => Now - Time, kind => atom_to_list(Kind), number => Number}
@@ -97,7 +102,8 @@ contention(#{time := Now} = Contention) ->
 met(false) ->
     #{};
 met(#{places := Places}) ->
-    lists:foldl(fun(#{strip := Strip, waits := Waits}, Met) -> maps:update_with(Strip, fun(Sum) -> Sum + Waits end, Waits, Met);
+    lists:foldl(fun(#{strip := Strip, waits := Waits}, Met) ->
+                        maps:update_with(Strip, fun(Sum) -> Sum + Waits end, Waits, Met);
                    (_Elsewhere, Met) -> Met
                 end, #{}, Places).
 
@@ -162,6 +168,7 @@ string(Text) ->
 
 escaped($") -> <<"\\\"">>;
 escaped($\\) -> <<"\\\\">>;
-escaped(Character) when Character < 32; Character >= 127, Character < 160; Character =:= 16#2028; Character =:= 16#2029 ->
+escaped(Character)
+  when Character < 32; Character >= 127, Character < 160; Character =:= 16#2028; Character =:= 16#2029 ->
     iolist_to_binary(io_lib:format("\\u~4.16.0b", [Character]));
 escaped(Character) -> <<Character/utf8>>.

@@ -17,9 +17,11 @@ text(Limit) ->
             [{[{kind, atom_to_list(Kind)}], erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
      [family(Name, Type, Help, [{Labels, Number} || {Row, Labels} <- labelled(Rows), Number <- figure(Item, Row)])
       || {Name, Type, Item, Help} <- families()],
-     kinds(cats_table_adaptations_total, "Splits and joins of base nodes or buckets.", [{splits, "split"}, {joins, "join"}], Rows),
+     kinds(cats_table_adaptations_total, "Splits and joins of base nodes or buckets.",
+           [{splits, "split"}, {joins, "join"}], Rows),
      kinds(cats_table_operations_total, "Operations of tables that count them.",
-           [{lookups, "lookup"}, {inserts, "insert"}, {updates, "update"}, {deletes, "delete"}, {steps, "step"}, {scans, "scan"}],
+           [{lookups, "lookup"}, {inserts, "insert"}, {updates, "update"}, {deletes, "delete"},
+            {steps, "step"}, {scans, "scan"}],
            Rows),
      kinds(cats_table_lookups_total, "Lookups of tables that count them.", [{hits, "hit"}, {misses, "miss"}], Rows),
      waits(Rows)].
@@ -39,7 +41,8 @@ families() ->
      {cats_table_refused_total, counter, refused, "Calls that failed because of a limit."},
      {cats_table_fetches_made_total, counter, fetches_made, "Objects that functions of fetches made."},
      {cats_table_fetches_failed_total, counter, fetches_failed, "Functions of fetches that failed."},
-     {cats_table_fetches_waited_total, counter, fetches_waited, "Fetches that waited for the function of another process."},
+     {cats_table_fetches_waited_total, counter, fetches_waited,
+      "Fetches that waited for the function of another process."},
      {cats_table_fetches_stale_total, counter, fetches_stale, "Fetches that returned an object which had ended."}].
 
 figure(Item, #{stats := Stats}) -> [Number || #{Item := Number} <- [Stats]].
@@ -51,8 +54,9 @@ labels(#{table := Table, name := Name, id := Id}) ->
     [{table, atom_to_list(Name)} | [{id, cats_stats:identifier(Id)} || not is_atom(Table)]].
 
 kinds(Name, Help, Items, Rows) ->
-    family(Name, counter, Help, [{Labels ++ [{kind, Kind}], Number} || {Row, Labels} <- labelled(Rows), {Item, Kind} <- Items,
-                                                                       Number <- figure(Item, Row)]).
+    family(Name, counter, Help,
+           [{Labels ++ [{kind, Kind}], Number} || {Row, Labels} <- labelled(Rows), {Item, Kind} <- Items,
+                                                  Number <- figure(Item, Row)]).
 
 %% The classes of waits, as a histogram in seconds.
 waits(Rows) ->
@@ -74,7 +78,8 @@ limit(Microseconds) -> io_lib:format("~.6f", [Microseconds / 1.0e6]).
 
 family(_Name, _Type, _Help, []) -> [];
 family(Name, Type, Help, Samples) ->
-    [head(atom_to_list(Name), Type, Help) | [sample(atom_to_list(Name), Labels, Number) || {Labels, Number} <- Samples]].
+    [head(atom_to_list(Name), Type, Help)
+     | [sample(atom_to_list(Name), Labels, Number) || {Labels, Number} <- Samples]].
 
 head(Name, Type, Help) -> io_lib:format("# HELP ~s ~s~n# TYPE ~s ~s~n", [Name, Help, Name, Type]).
 

@@ -1,10 +1,11 @@
 %% Writes files so that each one appears whole or not at all.
 %%
-%% What is written goes to files beside, in the directories of the files. When all of them are whole, each takes the name of its file at once.
-%% So a failure leaves the old files as they are, and writers of the same file do not mix. A name that is a symbolic link becomes a file.
+%% What is written goes to files beside, in the directories of the files. When all of them are whole, each takes the
+%% name of its file at once. So a failure leaves the old files as they are, and writers of the same file do not mix. A
+%% name that is a symbolic link becomes a file.
 %%
-%% The files beside are deleted on each way out, and when the writer is killed. Only a node that ends meanwhile leaves them. Their names
-%% begin with `.cats-'. They are short, as a file's own name may have the greatest length already.
+%% The files beside are deleted on each way out, and when the writer is killed. Only a node that ends meanwhile leaves
+%% them. Their names begin with `.cats-'. They are short, as a file's own name may have the greatest length already.
 -module(cats_whole_files).
 -export([write/1]).
 
@@ -13,8 +14,10 @@
 %% @private
 %% @doc Writes these files. A function writes the file whose name it gets.
 %%
-%% The reason of a failure is `eaccess', as in ets, for a name that has something else than a file, or a file that cannot be replaced.
--spec write([{File, iodata() | fun((Beside :: file:name_all()) -> ok | {error, Reason})}]) -> ok | {error, {File, Reason}} when
+%% The reason of a failure is `eaccess', as in ets, for a name that has something else than a file, or a file that
+%% cannot be replaced.
+-spec write([{File, iodata() | fun((Beside :: file:name_all()) -> ok | {error, Reason})}]) ->
+          ok | {error, {File, Reason}} when
       File :: file:name_all(), Reason :: term().
 write(Files) ->
     Caller = self(),

@@ -59,7 +59,8 @@ defmodule Cats.MixProject do
 
   def application, do: Keyword.take(@application, [:registered])
 
-  # For Cats.LiveDashboardPage, which is compiled if the project that uses cats has it. Mix cannot even skip such a package without Hex.
+  # For Cats.LiveDashboardPage, which is compiled if the project that uses cats has it. Mix cannot even skip such a
+  # package without Hex.
   defp deps do
     if Code.ensure_loaded?(Hex), do: [{:phoenix_live_dashboard, "~> 0.8", optional: true}], else: []
   end

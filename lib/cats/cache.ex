@@ -26,8 +26,8 @@ defmodule Cats.Cache do
 
   ## Options
 
-  The options of `use` are those of `:cats.new/2`. They may also be given to the child, as in `{MyApp.Sessions, ttl: 1000}`, which come first.
-  Useful ones are:
+  The options of `use` are those of `:cats.new/2`. They may also be given to the child, as in
+  `{MyApp.Sessions, ttl: 1000}`, which come first. Useful ones are:
 
     * `limit: {:objects, n}` or `limit: {:bytes, n}`: what the cache may hold. It evicts objects to stay within it.
     * `evict: :s3_fifo`, `:sieve`, `:clock` or `:none`: which objects are evicted.
@@ -39,7 +39,8 @@ defmodule Cats.Cache do
 
   ## Functions
 
-  The module that uses this one has them without the argument `cache`: `MyApp.Sessions.get(key)` is `Cats.Cache.get(MyApp.Sessions, key)`.
+  The module that uses this one has them without the argument `cache`: `MyApp.Sessions.get(key)` is
+  `Cats.Cache.get(MyApp.Sessions, key)`.
   """
 
   use GenServer
@@ -132,14 +133,16 @@ defmodule Cats.Cache do
   @doc """
   The value of a key. If there is none, the function makes it from the key, and it is stored.
 
-  Of several processes that miss the key, one calls the function, and the others wait for the value. If it fails, all of them fail with its
-  exception. Options are:
+  Of several processes that miss the key, one calls the function, and the others wait for the value. If it fails, all of
+  them fail with its exception. Options are:
 
     * `ttl: milliseconds`: how long the value lives that the function makes.
-    * `stale: milliseconds`: for so long after its end, the old value is returned at once, while a process of its own makes the new one.
+    * `stale: milliseconds`: for so long after its end, the old value is returned at once, while a process of its own
+      makes the new one.
     * `timeout: milliseconds`: how long to wait for the function of another process.
     * `retry: true`: when the function of another process has failed, one of those that have waited calls its own.
-    * `refresh_timeout: milliseconds`: how long the process of `stale` may take, before it is killed. By default a minute.
+    * `refresh_timeout: milliseconds`: how long the process of `stale` may take, before it is killed. By default a
+      minute.
 
   See `:cats.fetch/4`.
   """
@@ -156,9 +159,10 @@ defmodule Cats.Cache do
   end
 
   @doc """
-  Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, or `:pop` to delete the key.
-  Returns `get`, or for `:pop` the old value. If another process changes the value meanwhile, the function is called again, so it must have
-  no effect that may not be repeated. After 1000 calls it raises an error. It also does so if the function itself changes the value.
+  Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, or `:pop` to
+  delete the key. Returns `get`, or for `:pop` the old value. If another process changes the value meanwhile, the
+  function is called again, so it must have no effect that may not be repeated. After 1000 calls it raises an error. It
+  also does so if the function itself changes the value.
 
   The value keeps its time to live.
   """
@@ -191,14 +195,14 @@ defmodule Cats.Cache do
         get_and_update(cache, key, fun, call + 1)
 
       true ->
-        raise "the value of #{inspect(key)} in #{inspect(cache)} was changed during each of #{@calls} calls of the function: " <>
-                "the function itself writes to its key, or is slower than other processes that do"
+        raise "the value of #{inspect(key)} in #{inspect(cache)} was changed during each of #{@calls} calls of the " <>
+                "function: the function itself writes to its key, or is slower than other processes that do"
     end
   end
 
   @doc """
-  Changes the value of a key by a function of the old one, atomically. If there is none, stores the default. Returns the new value. The
-  function may be called several times, as that of `get_and_update/3`.
+  Changes the value of a key by a function of the old one, atomically. If there is none, stores the default. Returns the
+  new value. The function may be called several times, as that of `get_and_update/3`.
   """
   @spec update(cache, key, default :: value, (value -> value)) :: value
   def update(cache, key, default, fun) do
@@ -256,7 +260,8 @@ defmodule Cats.Cache do
   def size(cache), do: Enum.count(Cats.Table.wrap(cache))
 
   @doc """
-  The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none. For a cache with a limit, `ttl` or `idle`.
+  The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none. For a cache with a
+  limit, `ttl` or `idle`.
   """
   @spec ttl(cache, key) :: :cats.lifetime() | nil
   def ttl(cache, key) do

@@ -5,9 +5,9 @@ if Code.ensure_loaded?(Phoenix.LiveDashboard.PageBuilder) do
 
         live_dashboard "/dashboard", additional_pages: [cats: Cats.LiveDashboardPage]
 
-    A line has what `:cats.stats/0` tells of a table. Its rates are of the time since the page was last refreshed, so they come with the
-    second refresh. A click on a line shows the whole statistics of that table. The page is there only if this module is compiled where
-    `phoenix_live_dashboard` is.
+    A line has what `:cats.stats/0` tells of a table. Its rates are of the time since the page was last refreshed, so
+    they come with the second refresh. A click on a line shows the whole statistics of that table. The page is there
+    only if this module is compiled where `phoenix_live_dashboard` is.
     """
 
     use Phoenix.LiveDashboard.PageBuilder
@@ -65,10 +65,18 @@ if Code.ensure_loaded?(Phoenix.LiveDashboard.PageBuilder) do
         <:col :let={row} field={:owner}><%= inspect(row.owner) %></:col>
         <:col field={:size} text_align="right" sortable={:desc} />
         <:col :let={row} field={:memory} text_align="right" sortable={:desc}><%= bytes(row.memory) %></:col>
-        <:col :let={row} field={:growth} header="Growth/s" text_align="right" sortable={:desc}><%= rate(row.growth) %></:col>
-        <:col :let={row} field={:waits} header="Waits/s" text_align="right" sortable={:desc}><%= rate(row.waits) %></:col>
-        <:col :let={row} field={:operations} header="Operations/s" text_align="right" sortable={:desc}><%= rate(row.operations) %></:col>
-        <:col :let={row} field={:scans} header="Scans/s" text_align="right" sortable={:desc}><%= rate(row.scans) %></:col>
+        <:col :let={row} field={:growth} header="Growth/s" text_align="right" sortable={:desc}>
+          <%= rate(row.growth) %>
+        </:col>
+        <:col :let={row} field={:waits} header="Waits/s" text_align="right" sortable={:desc}>
+          <%= rate(row.waits) %>
+        </:col>
+        <:col :let={row} field={:operations} header="Operations/s" text_align="right" sortable={:desc}>
+          <%= rate(row.operations) %>
+        </:col>
+        <:col :let={row} field={:scans} header="Scans/s" text_align="right" sortable={:desc}>
+          <%= rate(row.scans) %>
+        </:col>
       </.live_table>
       """
     end
@@ -93,14 +101,21 @@ if Code.ensure_loaded?(Phoenix.LiveDashboard.PageBuilder) do
     # What is not counted has no rate.
     defp rates(stats, before) do
       delta = before && :cats.stats_delta(before, stats)
-      Map.new(@rates, fn {column, key} -> {column, delta && delta[key] && delta[key] * 1_000_000 / max(delta.time, 1)} end)
+
+      Map.new(@rates, fn {column, key} ->
+        {column, delta && delta[key] && delta[key] * 1_000_000 / max(delta.time, 1)}
+      end)
     end
 
     defp chosen(%{params: %{"id" => id}, node: node}) do
       case :erpc.call(node, :cats_web_data, :table, [String.to_charlist(id)]) do
         %{name: name, stats: stats, options: options} ->
           {operations, events} = Map.split(Map.delete(stats, :time), @operations)
-          parts = for part <- [events, operations, options], do: for({key, value} <- Enum.sort(part), do: {key, text(value)})
+
+          parts =
+            for part <- [events, operations, options],
+                do: for({key, value} <- Enum.sort(part), do: {key, text(value)})
+
           %{name: IO.chardata_to_string(name), parts: parts}
 
         _ ->

@@ -2,8 +2,8 @@ defmodule Cats.Table do
   @moduledoc """
   A table of cats as an Elixir value.
 
-  It implements `Enumerable` and `Collectable`. So the functions of `Enum`, `Stream` and `for ... into:` work on a table. They read it in
-  slices, and never copy the whole of it.
+  It implements `Enumerable` and `Collectable`. So the functions of `Enum`, `Stream` and `for ... into:` work on a
+  table. They read it in slices, and never copy the whole of it.
 
       iex> fruit = Cats.Table.new([:ordered_set])
       iex> Enum.into([{:apples, 3}, {:pears, 5}], fruit)
@@ -14,8 +14,8 @@ defmodule Cats.Table do
 
   All other functions are those of the module `:cats`, on `table.id`.
 
-  A walk meets each object that is in the table all the time exactly once, and others at most once. It is not one state of the table. For
-  that, walk over a snapshot: `Cats.Table.wrap(:cats.snapshot(table.id))`.
+  A walk meets each object that is in the table all the time exactly once, and others at most once. It is not one state
+  of the table. For that, walk over a snapshot: `Cats.Table.wrap(:cats.snapshot(table.id))`.
   """
 
   @enforce_keys [:id]

@@ -1,5 +1,5 @@
-%% What ets can do only by several calls, if at all: an update of an object by a function, beside a lookup and an insertion.
-%% Those two calls lose updates of other processes between them.
+%% What ets can do only by several calls, if at all: an update of an object by a function, beside a lookup and an
+%% insertion. Those two calls lose updates of other processes between them.
 -module(bench_beyond).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).

@@ -1,5 +1,6 @@
-%% Caches: a hit, and an insertion into a full one. The others are Cachex, ConCache and Nebulex, where bench/cache-peers has built them.
-%% Without them there are no rows of theirs. In all caches objects live for an hour. Those of cats and of Cachex have the same limit.
+%% Caches: a hit, and an insertion into a full one. The others are Cachex, ConCache and Nebulex, where bench/cache-peers
+%% has built them. Without them there are no rows of theirs. In all caches objects live for an hour. Those of cats and
+%% of Cachex have the same limit.
 -module(bench_caches).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
@@ -13,7 +14,8 @@ about() ->
       unit => "operations/s", better => higher, x => operation, scale => category, panels => [workers]}.
 
 points(Size) ->
-    [#{axes => [{workers, Workers}], subjects => [{"cats", cats, []} | peers()], seconds => bench_sizes:seconds(Size, 3, 10)}
+    [#{axes => [{workers, Workers}], subjects => [{"cats", cats, []} | peers()],
+       seconds => bench_sizes:seconds(Size, 3, 10)}
      || Workers <- bench_workers:counts()].
 
 peers() ->
@@ -41,14 +43,17 @@ hits(Cache, Size, Workers, Seed) ->
     Objects = objects(Size),
     {Handle, Stop} = start(Cache, none),
     put_all(Cache, Handle, lists:seq(1, Objects)),
-    Rows = [{[{operation, Operation}], Workers * fastest(Cache, Handle, keys(Distribution, Objects, Seed), Workers, Size)}
-            || {Operation, Distribution} <- [{"a hit by uniform keys", uniform}, {"a hit by Zipf keys", zipf}]],
+    Rows =
+        [{[{operation, Operation}], Workers * fastest(Cache, Handle, keys(Distribution, Objects, Seed), Workers, Size)}
+         || {Operation, Distribution} <- [{"a hit by uniform keys", uniform}, {"a hit by Zipf keys", zipf}]],
     Stop(),
     Rows.
 
 keys(Distribution, Objects, Seed) ->
     bench_data:share({keys, Distribution},
-                     fun() -> bench_keys:list(bench_keys:generator(Distribution, Objects), ?KEYS, bench_keys:seed(Seed)) end).
+                     fun() ->
+                             bench_keys:list(bench_keys:generator(Distribution, Objects), ?KEYS, bench_keys:seed(Seed))
+                     end).
 
 %% The hits a second of a worker. The loops are written out: the call of a fun would take as long as a part of the hit.
 fastest(Cache, Handle, Keys, Workers, Size) ->
@@ -68,7 +73,9 @@ insertions(Cache, Size, Workers) when Cache =:= cats; Cache =:= cachex ->
                    Keys = lists:seq(Objects + Number * Each + 1, Objects + (Number + 1) * Each),
                    fun() -> put_all(Cache, Handle, Keys) end
            end,
-    Loop = fun(Loop) -> bench_workers:seconds([Work(Loop * Workers + Worker) || Worker <- lists:seq(0, Workers - 1)]) end,
+    Loop = fun(Loop) ->
+                   bench_workers:seconds([Work(Loop * Workers + Worker) || Worker <- lists:seq(0, Workers - 1)])
+           end,
     Seconds = lists:min([Loop(Number) || Number <- lists:seq(1, loops(Size) div 2)]),
     Stop(),
     [{[{operation, "an insertion into a full cache"}], Workers * Each / Seconds}];

@@ -115,8 +115,8 @@ keys() ->
     [{lists:concat(["lookup by ", Text]), row(lookup, [set], Objects, Key, fun pair/2, fun itself/2)}
      || {Text, Objects, Key} <-
             [{"an atom", 1000, atom}, {"a string", 1000, string}, {"a binary", 1000, binary},
-             {"a tuple of two", 1000, module_key}, {"a tuple of three", 1000, triple}, {"a pid", 1000, pid}, {"a reference", 1000, reference},
-             {"a name of gproc", 1000, gproc}, {"a metric's labels", 1000, metric},
+             {"a tuple of two", 1000, module_key}, {"a tuple of three", 1000, triple}, {"a pid", 1000, pid},
+             {"a reference", 1000, reference}, {"a name of gproc", 1000, gproc}, {"a metric's labels", 1000, metric},
              {"a binary among 100 000", ?LARGE, binary}, {"a pid among 100 000", ?LARGE, pid},
              {"a tuple of three among 100 000", ?LARGE, triple}]]
         ++

@@ -7,7 +7,8 @@
 
 about() ->
     #{title => "Longest call at one hot key and at keys of one's own",
-      source => ?SCALABILITY ", section 7 (biased keys)", unit => "us", better => lower, x => operation, scale => category, panels => [schedulers, keys]}.
+      source => ?SCALABILITY ", section 7 (biased keys)", unit => "us", better => lower, x => operation,
+      scale => category, panels => [schedulers, keys]}.
 
 points(Size) ->
     [#{axes => [{schedulers, N}, {keys, Keys}], flags => lists:concat(["+S ", N, ":", N]),

@@ -9,7 +9,8 @@
 
 about() ->
     #{title => "Lookup of many keys at once",
-      source => ?SCALABILITY ", section 2 (operations)", unit => "keys/s", better => higher, x => keys, scale => log, panels => [type, place]}.
+      source => ?SCALABILITY ", section 2 (operations)", unit => "keys/s", better => higher, x => keys,
+      scale => log, panels => [type, place]}.
 
 points(Size) ->
     [#{axes => [{type, Type}, {place, Place}], seconds => seconds(Place, Size),

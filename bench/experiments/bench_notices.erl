@@ -1,5 +1,5 @@
-%% What option `notify' costs those who write: insertions into a table that tells a process what it removes by itself. The process comes
-%% for it, is suspended, or has ended.
+%% What option `notify' costs those who write: insertions into a table that tells a process what it removes by itself.
+%% The process comes for it, is suspended, or has ended.
 -module(bench_notices).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).

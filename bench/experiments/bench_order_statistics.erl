@@ -1,9 +1,11 @@
-%% Ranks, objects by number and counts of ranges in an ordered_set with random keys, and what insertions cost before and after the first
-%% of these calls. The other subjects do what there is without cats: a program on ets counts by select_count or walks, and Redis has a
-%% sorted set, whose members are strings. Each command to Redis is a round trip through a socket, or a hundred of them are
-%% (`redis pipelined'). Without redis-server these rows are left out, and the title says so.
+%% Ranks, objects by number and counts of ranges in an ordered_set with random keys, and what insertions cost before and
+%% after the first of these calls. The other subjects do what there is without cats: a program on ets counts by
+%% select_count or walks, and Redis has a sorted set, whose members are strings. Each command to Redis is a round trip
+%% through a socket, or a hundred of them are (`redis pipelined'). Without redis-server these rows are left out, and the
+%% title says so.
 %%
-%% `integers' has integers as keys. `players' is a leaderboard with keys {Score, Player}, beside a set with the score of each player.
+%% `integers' has integers as keys. `players' is a leaderboard with keys {Score, Player}, beside a set with the score of
+%% each player.
 -module(bench_order_statistics).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
@@ -14,7 +16,8 @@
 -define(HIGHEST, 1_000_000).
 
 about() ->
-    #{title => "Order statistics of an ordered_set" ++ [" (without Redis, as redis-server is not installed)" || not has_redis()],
+    #{title => "Order statistics of an ordered_set"
+               ++ [" (without Redis, as redis-server is not installed)" || not has_redis()],
       source => ?SCALABILITY ", section 2 (operations)",
       unit => "us", better => lower, x => call, scale => category, panels => [keys]}.
 
@@ -23,7 +26,8 @@ has_redis() -> os:find_executable("redis-server") =/= false.
 points(Size) ->
     [#{axes => [{keys, Keys}], seconds => bench_sizes:seconds(Size, 1, 25),
        subjects => [{"ets", ets, []}, {"cats", cats, []}]
-                   ++ [Redis || Keys =:= players, has_redis(), Redis <- [{"redis", none, [1]}, {"redis pipelined", none, [?BATCH]}]]}
+                   ++ [Redis || Keys =:= players, has_redis(),
+                                Redis <- [{"redis", none, [1]}, {"redis pipelined", none, [?BATCH]}]]}
      || Keys <- [integers, players]].
 
 objects(quick) -> 20_000;
@@ -131,14 +135,17 @@ tables(Tables, Board, Scores) ->
                    rank(Tables, Board, {Score, Player})
            end,
     Each = fun(Call) -> fun(All) -> lists:foreach(Call, All) end end,
-    #{calls => Tables, fill => Each(Change), change => Each(Change), rank => Each(Rank), nth => Each(fun(N) -> nth(Tables, Board, N) end),
+    #{calls => Tables, fill => Each(Change), change => Each(Change), rank => Each(Rank),
+      nth => Each(fun(N) -> nth(Tables, Board, N) end),
       count => Each(fun({From, To}) -> count(Tables, Board, {From, 0}, {To + 1, 0}) end)}.
 
 %%--------------------------------------------------------------------------------------------------
 %% Redis
 
 redis(Socket, Batch) ->
-    InBatches = fun(Of, Command) -> fun(Arguments) -> commands(Socket, Of, [Command(Argument) || Argument <- Arguments]) end end,
+    InBatches = fun(Of, Command) ->
+                        fun(Arguments) -> commands(Socket, Of, [Command(Argument) || Argument <- Arguments]) end
+                end,
     All = fun(Command) -> InBatches(Batch, Command) end,
     Change = fun({Player, Score}) -> ["ZADD", "board", integer_to_list(Score), player(Player)] end,
     #{calls => redis,
@@ -161,7 +168,8 @@ commands(Socket, Batch, Commands) ->
 
 %% The protocol of Redis (RESP): commands are arrays of strings.
 encoded(Words) ->
-    [[$*, integer_to_list(length(Words)), "\r\n"] | [[$$, integer_to_list(length(Word)), "\r\n", Word, "\r\n"] || Word <- Words]].
+    [[$*, integer_to_list(length(Words)), "\r\n"]
+     | [[$$, integer_to_list(length(Word)), "\r\n", Word, "\r\n"] || Word <- Words]].
 
 reply(Socket) ->
     case gen_tcp:recv(Socket, 0) of
@@ -172,16 +180,16 @@ reply(Socket) ->
         {ok, Line} -> Line
     end.
 
-%% Calls a function with a socket to a server that has no other clients. The server keeps everything in memory. It ends with the port,
-%% also if this VM is killed.
+%% Calls a function with a socket to a server that has no other clients. The server keeps everything in memory. It ends
+%% with the port, also if this VM is killed.
 with_redis(Measure) ->
     Directory = filename:join(os:getenv("TMPDIR", "/tmp"), "cats-redis-" ++ os:getpid()),
     ok = file:make_dir(Directory),
     ok = file:change_mode(Directory, 8#700),
     Path = filename:join(Directory, "socket"),
     Server = open_port({spawn_executable, "/bin/sh"},
-                       [{args, ["-c", "redis-server \"$@\" >/dev/null & cat >/dev/null; kill $!", "sh", "--port", "0", "--unixsocket", Path,
-                                "--save", "", "--appendonly", "no", "--dir", Directory]}]),
+                       [{args, ["-c", "redis-server \"$@\" >/dev/null & cat >/dev/null; kill $!", "sh", "--port", "0",
+                                "--unixsocket", Path, "--save", "", "--appendonly", "no", "--dir", Directory]}]),
     try
         Measure(connect(Path, 100))
     after

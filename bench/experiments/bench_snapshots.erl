@@ -1,5 +1,5 @@
-%% Insertions that replace objects: without a snapshot, and beside one that has a copy of each key already. And beside one
-%% that is taken anew for each round, so that each insertion is the first one of its key.
+%% Insertions that replace objects: without a snapshot, and beside one that has a copy of each key already. And beside
+%% one that is taken anew for each round, so that each insertion is the first one of its key.
 -module(bench_snapshots).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).

@@ -1,5 +1,6 @@
-%% What scripts/mnesia-bench runs: OTP's benchmarks of Mnesia, and dirty accesses of one process. All tables are in memory, on one node.
-%% Each kind of Mnesia has a VM and a directory of its own, with the Mnesia and the benchmarks that belong to it. The VMs take turns.
+%% What scripts/mnesia-bench runs: OTP's benchmarks of Mnesia, and dirty accesses of one process. All tables are in
+%% memory, on one node. Each kind of Mnesia has a VM and a directory of its own, with the Mnesia and the benchmarks that
+%% belong to it. The VMs take turns.
 %%
 %%   stock        OTP's Mnesia
 %%   cats_copies  OTP's Mnesia, and benchmarks whose tables are cats_copies where they were ram_copies
@@ -39,8 +40,8 @@ build(Kind, Source, Out) ->
 changed(cats_copies, Text) -> re:replace(Text, "\\bram_copies\\b", "cats_copies", [global]);
 changed(_Kind, Text) -> Text.
 
-%% Starts a VM of each kind, has them take turns of so many milliseconds, in so many rounds, and appends the rates to the file `results' in
-%% the directory.
+%% Starts a VM of each kind, has them take turns of so many milliseconds, in so many rounds, and appends the rates to
+%% the file `results' in the directory.
 -spec run(pos_integer(), pos_integer(), file:filename(), file:filename()) -> ok.
 run(Rounds, Milliseconds, Work, Erl) ->
     Peers = [{Kind, start(Kind, Work, Erl)} || Kind <- ?KINDS],
@@ -61,7 +62,8 @@ start(Kind, Work, Erl) ->
             end,
     Directory = filename:join([Work, Kind, "data"]),
     {ok, Peer, _} = peer:start_link(#{connection => standard_io, exec => Erl,
-                                      args => ["-mnesia", "dir", "\"" ++ Directory ++ "\"", "-pa" | code:get_path() ++ Paths]}),
+                                      args => ["-mnesia", "dir", "\"" ++ Directory ++ "\"",
+                                               "-pa" | code:get_path() ++ Paths]}),
     Peer.
 
 %% The VM before has gone to sleep when a turn begins.
@@ -80,7 +82,8 @@ prepare(Kind) ->
          [write(Table, Key) || Key <- lists:seq(1, Records)]
      end || {Table, Records} <- ?FIVES],
     {atomic, ok} = mnesia:create_table(person, [{Copies, [node()]}, {attributes, [name, data, married_to, children]}]),
-    _ = mnesia_tpcb:init([{use_running_mnesia, true}, {replica_type, Copies}, {n_branches, 8}, {n_accounts_per_branch, 1000}]),
+    _ = mnesia_tpcb:init([{use_running_mnesia, true}, {replica_type, Copies}, {n_branches, 8},
+                          {n_accounts_per_branch, 1000}]),
     [_ = bench:populate(options(1000)) || Copies =:= ram_copies],
     [Name || {Name, _} <- rows(Kind)].
 
@@ -109,7 +112,8 @@ rows(Kind) ->
 
 %% Those of mnesia_meter that go through Mnesia. Tables on disk are left out, and calls of ets.
 is_apt(Name, Copies) ->
-    string:find(Name, "ets:") =:= nomatch andalso (Copies =:= ram_copies orelse string:prefix(Name, "ets ") =:= nomatch).
+    string:find(Name, "ets:") =:= nomatch
+        andalso (Copies =:= ram_copies orelse string:prefix(Name, "ets ") =:= nomatch).
 
 write(Table, Key) -> ok = mnesia:dirty_write({Table, Key, a, Key, <<1, 2, 3>>, "text"}).
 
@@ -118,8 +122,8 @@ read(Table, Key) -> [_] = mnesia:dirty_read(Table, Key).
 %% OTP's mnesia_tpcb.
 bank(Copies, Milliseconds) ->
     Before = mnesia:system_info(transaction_commits),
-    _ = mnesia_tpcb:run([{use_running_mnesia, true}, {replica_type, Copies}, {n_branches, 8}, {n_accounts_per_branch, 1000},
-                         {n_drivers_per_node, 8}, {stop_after, Milliseconds},
+    _ = mnesia_tpcb:run([{use_running_mnesia, true}, {replica_type, Copies}, {n_branches, 8},
+                         {n_accounts_per_branch, 1000}, {n_drivers_per_node, 8}, {stop_after, Milliseconds},
                          {report_interval, Milliseconds}, {reuse_history_id, true}]),
     (mnesia:system_info(transaction_commits) - Before) * 1000 div Milliseconds.
 
@@ -135,9 +139,9 @@ subscribers(Milliseconds) ->
     Commits * 2000 div Milliseconds.
 
 options(Milliseconds) ->
-    [{generator_nodes, [node()]}, {table_nodes, [node()]}, {n_generators_per_node, 8}, {generator_warmup, Milliseconds div 4},
-     {generator_duration, Milliseconds}, {generator_cooldown, 1}, {statistics_detail, normal}, {write_lock_type, write},
-     {n_fragments, 10}, {n_subscribers, 2500}].
+    [{generator_nodes, [node()]}, {table_nodes, [node()]}, {n_generators_per_node, 8},
+     {generator_warmup, Milliseconds div 4}, {generator_duration, Milliseconds}, {generator_cooldown, 1},
+     {statistics_detail, normal}, {write_lock_type, write}, {n_fragments, 10}, {n_subscribers, 2500}].
 
 %% A meter of OTP's mnesia_meter, by one process.
 meter({meter, _, Init, Meter, _}, Milliseconds) ->
@@ -167,14 +171,19 @@ fastest(Prepare, Do, End, Before) ->
 -spec table(file:filename()) -> ok.
 table(Work) ->
     {ok, Rows} = file:consult(filename:join(Work, "results")),
-    io:format("| per second | stock | cats_copies | recompiled | own tables in ets | recompiled to stock | own tables in ets, to stock |~n"
+    io:format("| per second | stock | cats_copies | recompiled | own tables in ets | recompiled to stock "
+              "| own tables in ets, to stock |~n"
               "|---|---|---|---|---|---|---|~n"),
     [begin
          Rounds = [Rates || {Other, Rates} <- Rows, Other =:= Name],
          Medians = [median([Rate || Rates <- Rounds, {Of, Rate} <- Rates, Of =:= Kind]) || Kind <- ?KINDS],
-         Ratios = [lists:sort([proplists:get_value(Kind, Rates) / Stock || Rates <- Rounds, {stock, Stock} <- Rates, Stock > 0])
-                   || Kind <- [recompiled, own_in_ets]],
-         io:format("| ~ts |~ts~n", [Name, [[" ", Cell, " |"] || Cell <- lists:map(fun shown/1, Medians) ++ lists:map(fun range/1, Ratios)]])
+         Ratios =
+             [lists:sort([proplists:get_value(Kind, Rates) / Stock
+                          || Rates <- Rounds, {stock, Stock} <- Rates, Stock > 0])
+              || Kind <- [recompiled, own_in_ets]],
+         io:format("| ~ts |~ts~n",
+                   [Name, [[" ", Cell, " |"]
+                           || Cell <- lists:map(fun shown/1, Medians) ++ lists:map(fun range/1, Ratios)]])
      end || Name <- in_order([Name || {Name, _} <- Rows])],
     ok.
 

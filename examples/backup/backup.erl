@@ -1,5 +1,6 @@
-%% A backup of two tables that are in use. Writers move goods from the stock to orders, each in a transaction. So the number of
-%% goods in both tables together never changes. The backup is made twice: of the tables themselves, and of a snapshot of both.
+%% A backup of two tables that are in use. Writers move goods from the stock to orders, each in a transaction. So the
+%% number of goods in both tables together never changes. The backup is made twice: of the tables themselves, and of a
+%% snapshot of both.
 -module(backup).
 -export([main/3, run/3]).
 

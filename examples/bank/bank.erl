@@ -1,5 +1,6 @@
-%% A bank. Workers move money between accounts, each in a transaction that also writes the journal. Some workers are killed at
-%% any instant. Meanwhile an auditor takes snapshots of both tables, and checks the balances against the journal.
+%% A bank. Workers move money between accounts, each in a transaction that also writes the journal. Some workers are
+%% killed at any instant. Meanwhile an auditor takes snapshots of both tables, and checks the balances against the
+%% journal.
 -module(bank).
 -export([main/3, run/3]).
 
@@ -55,7 +56,8 @@ transfer(Balances, Journal, Entry, From, To, Amount) ->
     cats_transaction:insert(Balances, [{From, Balance - Amount}, {To, Other + Amount}]),
     cats_transaction:insert(Journal, {Entry, From, To, Amount}).
 
-%% Audits until the end. Before each audit one worker is killed, and another takes its place. Returns the results of all audits.
+%% Audits until the end. Before each audit one worker is killed, and another takes its place. Returns the results of all
+%% audits.
 watch([Victim | Others], Start, {Balances, Journal, Counts} = Bank, End) ->
     exit(Victim, kill),
     cats:update_counter(Counts, killed, 1),
@@ -73,7 +75,8 @@ watch([Victim | Others], Start, {Balances, Journal, Counts} = Bank, End) ->
 %% Whether each account has what the journal says. Both tables are seen as they were at the same instant.
 audit(Balances, Journal) ->
     [BalancesThen, JournalThen] = cats:snapshot([Balances, Journal]),
-    Expected = cats:foldl(fun({_, From, To, Amount}, Sums) -> add(From, -Amount, add(To, Amount, Sums)) end, #{}, JournalThen),
+    Expected = cats:foldl(fun({_, From, To, Amount}, Sums) -> add(From, -Amount, add(To, Amount, Sums)) end,
+                          #{}, JournalThen),
     IsRight = fun({Account, Balance}) -> Balance =:= ?START + maps:get(Account, Expected, 0) end,
     lists:all(IsRight, cats:tab2list(BalancesThen)).
 

@@ -1,5 +1,6 @@
-%% A leaderboard. Its table has a key {Score, Player} for each player, and a table beside it the score of each player. Writers raise
-%% scores, each in a transaction over both tables. Meanwhile a reader asks for places, for the best ten, and for the neighbours of players.
+%% A leaderboard. Its table has a key {Score, Player} for each player, and a table beside it the score of each player.
+%% Writers raise scores, each in a transaction over both tables. Meanwhile a reader asks for places, for the best ten,
+%% and for the neighbours of players.
 -module(leaderboard).
 -export([main/3, run/3]).
 
@@ -14,7 +15,8 @@
 %% Runs the leaderboard and prints what happened.
 -spec main(Players :: pos_integer(), Writers :: pos_integer(), Milliseconds :: pos_integer()) -> ok.
 main(Players, Writers, Milliseconds) ->
-    #{first := First, updates := Updates, reads := Reads, microseconds := #{place := Place, best := Best, neighbours := Neighbours},
+    #{first := First, updates := Updates, reads := Reads,
+      microseconds := #{place := Place, best := Best, neighbours := Neighbours},
       disorder := Disorder, wrong := Wrong} = run(Players, Writers, Milliseconds),
     io:format("~b players, ~b writers~n~n", [Players, Writers]),
     [io:format("  ~-44s ~s~n", [Name, Figure])
@@ -94,13 +96,14 @@ place(Board, Key) ->
 
 %% Those right above a key and right below, the nearest ones first.
 neighbours(Board, Key) ->
-    {cats:range(Board, #{above => Key}, ?NEIGHBOURS), cats:range(Board, #{below => Key, order => descending}, ?NEIGHBOURS)}.
+    {cats:range(Board, #{above => Key}, ?NEIGHBOURS),
+     cats:range(Board, #{below => Key, order => descending}, ?NEIGHBOURS)}.
 
 descends([First | [Second | _] = Rest]) -> First > Second andalso descends(Rest);
 descends(_) -> true.
 
-%% How many players have a wrong place, when nobody writes: some of them, compared with the sorted list of all. All, if that list is not
-%% what the board has.
+%% How many players have a wrong place, when nobody writes: some of them, compared with the sorted list of all. All, if
+%% that list is not what the board has.
 wrong(Scores, Board) ->
     Keys = lists:reverse(lists:sort([{Score, Player} || {Player, Score} <- cats:tab2list(Scores)])),
     Size = length(Keys),

@@ -1,12 +1,13 @@
-%% A node with one problem among tables that have none. An operator who was not told which one looks for it with cats_top,
-%% cats:stats_delta/2 and cats_web only.
+%% A node with one problem among tables that have none. An operator who was not told which one looks for it with
+%% cats_top, cats:stats_delta/2 and cats_web only.
 -module(problems).
 -export([main/1, answer/0, kinds/0, start/1]).
 
 -type kind() :: hot_key | growing_bag | leak | scan.
 
-%% `hot_key': processes write to one key without a pause. `growing_bag': a key of a bag gets object after object. `leak': of the
-%% objects that come into a table, some never go. `scan': a process goes over all objects of a table every second.
+%% `hot_key': processes write to one key without a pause. `growing_bag': a key of a bag gets object after object.
+%% `leak': of the objects that come into a table, some never go. `scan': a process goes over all objects of a table
+%% every second.
 -spec kinds() -> [kind()].
 kinds() -> [hot_key, growing_bag, leak, scan].
 
@@ -19,7 +20,8 @@ main(Arguments) ->
            end,
     persistent_term:put(?MODULE, {Kind, start(Kind)}),
     {ok, _, Url} = cats_web:start(#{}),
-    io:format("One table has a problem. Look for it by cats_top:start() or at ~s, then ask problems:answer().~n", [Url]).
+    io:format("One table has a problem. Look for it by cats_top:start() or at ~s, then ask problems:answer().~n",
+              [Url]).
 
 %% The problem, and the name of its table.
 -spec answer() -> {kind(), Table :: atom()}.
@@ -28,7 +30,8 @@ answer() ->
 
 any(List) -> lists:nth(rand:uniform(length(List)), List).
 
-%% Starts the tables, and processes that use them, which are linked to the caller. Returns the name of the table with the problem.
+%% Starts the tables, and processes that use them, which are linked to the caller. Returns the name of the table with
+%% the problem.
 -spec start(kind()) -> Table :: atom().
 start(Kind) ->
     Tables = [{sessions, set, 20000}, {orders, ordered_set, 50000}, {counters, set, 500}, {prices, ordered_set, 5000},

@@ -1,7 +1,7 @@
 %% The clients of a measurement. Each sends a message to itself and waits until the server delivers it, again and again.
-%% The modes put and take leave persistent messages in the server, and take them from it. The mode stream writes a stream of messages, reads
-%% it from its begin, and stays its consumer until the VM is ended.
-%% Prints one line: messages, seconds, and the percentiles 50, 99 and 100 of the latency in microseconds.
+%% The modes put and take leave persistent messages in the server, and take them from it. The mode stream writes a
+%% stream of messages, reads it from its begin, and stays its consumer until the VM is ended. Prints one line: messages,
+%% seconds, and the percentiles 50, 99 and 100 of the latency in microseconds.
 -module(load).
 -export([main/1]).
 -include_lib("amqp_client/include/amqp_client.hrl").
@@ -31,7 +31,8 @@ run(["take", Port]) ->
     halt(0);
 run(["stream", Port]) ->
     Channel = channel(list_to_integer(Port)),
-    Declare = #'queue.declare'{queue = <<"stream">>, durable = true, arguments = [{<<"x-queue-type">>, longstr, <<"stream">>}]},
+    Declare = #'queue.declare'{queue = <<"stream">>, durable = true,
+                               arguments = [{<<"x-queue-type">>, longstr, <<"stream">>}]},
     #'queue.declare_ok'{} = amqp_channel:call(Channel, Declare),
     publish(Channel, <<"stream">>),
     #'basic.qos_ok'{} = amqp_channel:call(Channel, #'basic.qos'{prefetch_count = 10}),
@@ -108,16 +109,19 @@ amqp(Port, _N) ->
 xmpp(Port, N) ->
     {ok, Socket} = gen_tcp:connect({127, 0, 0, 1}, Port, [binary, {active, false}, {nodelay, true}]),
     User = "u" ++ integer_to_list(N),
-    Stream = "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' to='localhost' version='1.0'>",
+    Stream = "<stream:stream xmlns='jabber:client' xmlns:stream='http://etherx.jabber.org/streams' to='localhost' "
+             "version='1.0'>",
     ask(Socket, Stream, <<"</stream:features>">>),
     ask(Socket, ["<iq type='set' id='r'><query xmlns='jabber:iq:register'><username>", User,
                  "</username><password>p</password></query></iq>"], <<"id='r'">>),
     ask(Socket, ["<auth xmlns='urn:ietf:params:xml:ns:xmpp-sasl' mechanism='PLAIN'>",
                  base64:encode(iolist_to_binary([0, User, 0, "p"])), "</auth>"], <<"<success">>),
     ask(Socket, Stream, <<"</stream:features>">>),
-    ask(Socket, "<iq type='set' id='b'><bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><resource>r</resource></bind></iq>", <<"</iq>">>),
+    ask(Socket, "<iq type='set' id='b'>"
+                "<bind xmlns='urn:ietf:params:xml:ns:xmpp-bind'><resource>r</resource></bind></iq>", <<"</iq>">>),
     ask(Socket, "<presence/>", <<"<presence">>),
-    Message = ["<message type='chat' to='", User, "@localhost/r'><body>", binary:copy(<<"x">>, 100), "</body></message>"],
+    Message = ["<message type='chat' to='", User, "@localhost/r'><body>",
+               binary:copy(<<"x">>, 100), "</body></message>"],
     fun() -> ask(Socket, Message, <<"</message>">>) end.
 
 %% Sends, and reads until this was received.

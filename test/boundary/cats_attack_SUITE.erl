@@ -1,5 +1,5 @@
-%% What any process may do: call every native function with any arguments. The VM stays up, the tables of others stay as they
-%% are, memory comes back, and no scheduler is held.
+%% What any process may do: call every native function with any arguments. The VM stays up, the tables of others stay as
+%% they are, memory comes back, and no scheduler is held.
 -module(cats_attack_SUITE).
 -measures([costly_specifications]).
 -include_lib("stdlib/include/assert.hrl").
@@ -12,7 +12,9 @@
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [dirty_calls_in_one_another, hostile_calls, forged_arguments, costly_specifications, costly_changes, results_of_another_kind].
+all() ->
+    [dirty_calls_in_one_another, hostile_calls, forged_arguments, costly_specifications,
+     costly_changes, results_of_another_kind].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -86,7 +88,9 @@ attackers(Calls, Others) ->
                     {Pid, Monitor} = spawn_monitor(fun() -> rand:seed(exsss, Seed), Attacker() end),
                     receive
                         {'DOWN', Monitor, process, Pid, {outcomes, Found}} ->
-                            maps:fold(fun(Reason, Count, Sum) -> maps:update_with(Reason, fun(N) -> N + Count end, Count, Sum) end,
+                            maps:fold(fun(Reason, Count, Sum) ->
+                                              maps:update_with(Reason, fun(N) -> N + Count end, Count, Sum)
+                                      end,
                                       Outcomes, Found)
                     end
             end,
@@ -141,19 +145,21 @@ named(Function, [_ | Arguments]) when Function =:= select; Function =:= select_a
 named(transaction_read, [Term, Table, Key]) ->
     [notes(Table, Key, Term), Table, Key];
 named(transaction_range, [Term, Table, From, To, Down, Limit]) ->
-    [notes(Table, From, Term), Table, one_of([[], [From], {From}, From]), one_of([[], [To], To]), Down, one_of([1, infinity, Limit])];
+    [notes(Table, From, Term), Table, one_of([[], [From], {From}, From]), one_of([[], [To], To]), Down,
+     one_of([1, infinity, Limit])];
 %% The keeper ends with the attacker.
 named(transaction_prefer, [Pid]) when is_pid(Pid) ->
     [self()];
 named(transaction_commit, [Table, Term, Keeper]) ->
     Writes = [{Table, Term, []}, {Table, Term, [{Term, Table}]}, {Table, 1, [{1, Term}]}, {Table, Term, Term}, Term],
-    [notes(Table, Term, []), one_of([[], Writes, [one_of(Writes)], [one_of(Writes), one_of(Writes)]]), one_of([none, Keeper])];
+    [notes(Table, Term, []), one_of([[], Writes, [one_of(Writes)], [one_of(Writes), one_of(Writes)]]),
+     one_of([none, Keeper])];
 named(_Function, Arguments) ->
     Arguments.
 
 notes(Table, Key, Term) ->
-    one_of([[], Term, [{Table, Key, []}], [{Table, Key, Term}, {Table, Key, [Term]}], [{Table, [Key], one_of([[], [Term]]), Term, Term}],
-            [{Table, {Key}, [], true, []} | Term]]).
+    one_of([[], Term, [{Table, Key, []}], [{Table, Key, Term}, {Table, Key, [Term]}],
+            [{Table, [Key], one_of([[], [Term]]), Term, Term}], [{Table, {Key}, [], true, []} | Term]]).
 
 argument(Tables, Loot) ->
     case rand:uniform(4) of
@@ -189,7 +195,9 @@ term(31) -> cats_test_lib:down(normal);
 term(32) -> make_ref();
 term(33) -> binary_to_term(<<131, 88, 119, 9, "far@where", 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1>>);
 term(34) -> one_of([set, bag, public, true, false, size, memory, fixed, safe_fixed, binary, stats, owner, {keypos, 2}]);
-term(35) -> [one_of([set, bag, ordered_set, public, compressed, {keypos, 1 bsl 40}, {heir, self(), x}, {write_concurrency, 5}])];
+term(35) ->
+    [one_of([set, bag, ordered_set, public, compressed, {keypos, 1 bsl 40},
+             {heir, self(), x}, {write_concurrency, 5}])];
 term(36) -> list_to_tuple(lists:seq(1, rand:uniform(3000)));
 term(37) -> ?FAILED(one_of([busy, returned, x]), []).
 
@@ -208,8 +216,8 @@ nested(Depth, Wrap) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Arguments that are right but for one part
 
-%% In each call of some that succeed, each part of each argument is replaced by each of many terms: tables of all kinds, dead ones, what
-%% other calls gave. No function panics.
+%% In each call of some that succeed, each part of each argument is replaced by each of many terms: tables of all kinds,
+%% dead ones, what other calls gave. No function panics.
 forged_arguments(_Config) ->
     {Functions, Panics} = in_peer(forged, []),
     ?assertEqual([], Panics),
@@ -223,13 +231,16 @@ forged() ->
     Panics = [Panic || Name <- Names, Panic <- forge(Name)],
     {Names, lists:ukeysort(1, Panics)}.
 
-%% The panics of one function, in an environment of its own, which the calls may spoil. The process is one of their own, too.
+%% The panics of one function, in an environment of its own, which the calls may spoil. The process is one of their own,
+%% too.
 forge({Function, Arity}) ->
     cats_test_lib:in_process(
       fun() ->
               Environment = #{pool := Pool} = environment(),
-              Templates = [Arguments || {Name, Arguments} <- templates(Environment), Name =:= Function, length(Arguments) =:= Arity],
-              [Panic || Template <- Templates, Arguments <- [Template | [tuple_to_list(Forged) || Forged <- forgeries(Template, Pool)]],
+              Templates = [Arguments || {Name, Arguments} <- templates(Environment), Name =:= Function,
+                                        length(Arguments) =:= Arity],
+              [Panic || Template <- Templates,
+                        Arguments <- [Template | [tuple_to_list(Forged) || Forged <- forgeries(Template, Pool)]],
                         Panic <- panics(Function, Arguments)]
       end).
 
@@ -249,7 +260,8 @@ panics(Function, Arguments) ->
 %% The lists in which one part of a list of arguments is another term.
 forgeries(Arguments, Pool) ->
     Places = lists:seq(1, length(Arguments)),
-    [put_at([Place | Path], list_to_tuple(Arguments), Term) || Place <- Places, Path <- paths(lists:nth(Place, Arguments), 3), Term <- Pool].
+    [put_at([Place | Path], list_to_tuple(Arguments), Term)
+     || Place <- Places, Path <- paths(lists:nth(Place, Arguments), 3), Term <- Pool].
 
 %% The ways to the parts of a term, down to some depth.
 paths(_Term, 0) ->
@@ -268,8 +280,9 @@ put_at([N | Path], Tuple, New) -> setelement(N, Tuple, put_at(Path, element(N, T
 
 %% Tables, what calls gave, and terms of all types.
 environment() ->
-    Options = [[], [compressed], [{ttl, 100000}], [{idle, 100000}], [{limit, {objects, 100}}], [{limit, {bytes, 100000}}, {evict, none}],
-               [{stats, true}], [{snapshot_limit, 0}], [{ttl, 100000}, {notify, self()}]],
+    Options = [[], [compressed], [{ttl, 100000}], [{idle, 100000}], [{limit, {objects, 100}}],
+               [{limit, {bytes, 100000}}, {evict, none}], [{stats, true}], [{snapshot_limit, 0}],
+               [{ttl, 100000}, {notify, self()}]],
     New = fun(Kind, Some) ->
                   try [cats:new(forged, [Kind, public | Some])]
                   catch error:badarg -> []
@@ -277,7 +290,8 @@ environment() ->
           end,
     Empty = lists:append([New(Kind, Some) || Kind <- [set, ordered_set, bag, duplicate_bag], Some <- Options]),
     Engines = lists:append([New(hd(Types), [{engine, Engine}]) || {Engine, Types, _, _, _} <- cats_nif:engines()]),
-    Filled = lists:append([New(Kind, Some) || Kind <- [set, ordered_set, bag, duplicate_bag], Some <- Options]) ++ Engines,
+    Filled = lists:append([New(Kind, Some) || Kind <- [set, ordered_set, bag, duplicate_bag], Some <- Options])
+        ++ Engines,
     [true = cats:insert(Table, {N, N, [N]}) || Table <- Filled, N <- lists:seq(1, 50)],
     Snapshots = lists:append([try [cats:snapshot(Table)] catch error:_ -> [] end || Table <- Filled ++ Empty]),
     %% That of a table with a limit of no bytes for them dies.
@@ -287,22 +301,26 @@ environment() ->
     {_Owner, Private} = cats_test_lib:spawn_owner(fun() -> cats:new(private, [private]) end),
     All = [{{'$1', '_', '_'}, [], ['$1']}],
     Cursors = lists:append([loot(fun() -> cats_nif:select(Function, Table, All, 3) end)
-                            || Table <- lists:sublist(Filled, 3) ++ lists:sublist(Filled, 10, 3) ++ lists:sublist(Snapshots, 12),
+                            || Table <- lists:sublist(Filled, 3) ++ lists:sublist(Filled, 10, 3)
+                               ++ lists:sublist(Snapshots, 12),
                                Function <- [select, select_reverse]]),
-    Scans = lists:append([loot(fun() -> cats_nif:scan(Table, []) end) || Table <- [hd(Filled) | lists:sublist(Snapshots, 2)]]),
+    Scans = lists:append([loot(fun() -> cats_nif:scan(Table, []) end)
+                          || Table <- [hd(Filled) | lists:sublist(Snapshots, 2)]]),
     Record = cats_nif:record(hd(Filled)),
     Begun = loot(fun() -> cats_nif:snapshot([hd(Filled), lists:nth(10, Filled)]) end),
     %% One that another environment has made goes on.
     erlang:garbage_collect(),
     Traces = [Trace || Trace <- [cats_nif:trace_start([created, call], 1000)], is_reference(Trace)],
-    Terms = [-1, 0, 1, 2, 3, 4, 51, 1 bsl 31, 1 bsl 32, (1 bsl 59) - 1, 1 bsl 59, -(1 bsl 59), (1 bsl 63), (1 bsl 64) - 1, 1 bsl 64,
-             -(1 bsl 100), 1.0, -0.0, 1.0e300, a, '', true, false, infinity, default, '_', '$1', '$$', '$end_of_table', no_cursor, select,
-             select_reverse, match_delete, select_count, select_replace, size, [], {}, <<>>, <<1:1>>, "text", [a | b], [1], {1}, {1, 2},
-             {1, 2, 3}, {2, 5}, {0, 1}, {a, b, c}, [{1, 2, 3}], [{1, 2}, {2, 3}], [[]], [{}], #{}, #{a => '$1'}, {4, 1 bsl 70},
-             {[1], true}, {[], false}, self(), make_ref(), fun(X) -> X end, fun erlang:now/0, ?FAILED(returned, x),
-             <<1:1, 0:1000>>, binary:copy(<<"x">>, 1000), All, [{'$1', [], [true]}], {reversed, [], [], [], []}],
+    Terms = [-1, 0, 1, 2, 3, 4, 51, 1 bsl 31, 1 bsl 32, (1 bsl 59) - 1, 1 bsl 59, -(1 bsl 59), (1 bsl 63),
+             (1 bsl 64) - 1, 1 bsl 64, -(1 bsl 100), 1.0, -0.0, 1.0e300, a, '', true, false, infinity, default, '_',
+             '$1', '$$', '$end_of_table', no_cursor, select, select_reverse, match_delete, select_count, select_replace,
+             size, [], {}, <<>>, <<1:1>>, "text", [a | b], [1], {1}, {1, 2}, {1, 2, 3}, {2, 5}, {0, 1}, {a, b, c},
+             [{1, 2, 3}], [{1, 2}, {2, 3}], [[]], [{}], #{}, #{a => '$1'}, {4, 1 bsl 70}, {[1], true}, {[], false},
+             self(), make_ref(), fun(X) -> X end, fun erlang:now/0, ?FAILED(returned, x), <<1:1, 0:1000>>,
+             binary:copy(<<"x">>, 1000), All, [{'$1', [], [true]}], {reversed, [], [], [], []}],
     Pool = Terms ++ Empty ++ Filled ++ Snapshots ++ Dead ++ [Private, Record] ++ Traces ++ Cursors ++ Scans ++ Begun,
-    #{pool => Pool, tables => [lists:nth(N, Filled) || N <- [1, 3, 6, 9, 10, 12, 20]] ++ [hd(Snapshots), lists:nth(3, Snapshots)],
+    #{pool => Pool,
+      tables => [lists:nth(N, Filled) || N <- [1, 3, 6, 9, 10, 12, 20]] ++ [hd(Snapshots), lists:nth(3, Snapshots)],
       cursors => Cursors, scans => Scans, references => [Record | Traces], begun => Begun}.
 
 %% The parts of what a call gives.
@@ -314,16 +332,20 @@ loot(Call) ->
     end.
 
 %% Calls, of which most succeed.
-templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := [Record | _] = References, begun := Begun}) ->
+templates(#{tables := Tables, cursors := Cursors, scans := Scans,
+            references := [Record | _] = References, begun := Begun}) ->
     All = [{{'$1', '$2', '_'}, [{'>', '$2', 1}], ['$1']}],
     Cursor = [C || C <- Cursors ++ Scans, cats_nif:is_cursor(C) =:= true],
     Two = [hd(Tables), lists:nth(3, Tables)],
     Calls =
-        [{Function, [Table]} || Function <- [delete, delete_all_objects, first, last, first_lookup, last_lookup, removed, claim, adaptations,
-                                             record, recorded], Table <- Tables]
-        ++ [{Function, [Table, 3]} || Function <- [delete, lookup, member, take, lookup_to_fetch, lookup_to_update, ttl, next, prev, next_lookup, prev_lookup,
-                                                   rank, nth, slot], Table <- Tables]
-        ++ [{Function, [Table, {3, 3, [3]}]} || Function <- [delete_object, insert, insert_new, remove, next_objects, prev_objects],
+        [{Function, [Table]}
+         || Function <- [delete, delete_all_objects, first, last, first_lookup, last_lookup, removed, claim,
+                         adaptations, record, recorded], Table <- Tables]
+        ++ [{Function, [Table, 3]}
+            || Function <- [delete, lookup, member, take, lookup_to_fetch, lookup_to_update, ttl, next, prev,
+                            next_lookup, prev_lookup, rank, nth, slot], Table <- Tables]
+        ++ [{Function, [Table, {3, 3, [3]}]}
+            || Function <- [delete_object, insert, insert_new, remove, next_objects, prev_objects],
                                                 Table <- Tables]
         ++ [{Function, [Table, [3, 4]]} || Function <- [lookup_many, take_many, delete_many], Table <- Tables]
         ++ [{Function, [Table, 3, 2]} || Function <- [lookup_element, update_counter, add], Table <- Tables]
@@ -374,16 +396,18 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := 
                {transaction_read, [[{T, 3, [{3, 3, [3]}]}, {T, [1], [3], false, []}], T, 4]},
                {transaction_read, [[{T, 3, [{3, 3, [3]}]}], T, 4]},
                {transaction_range, [[{T, 3, [{3, 3, [3]}]}], T, [3], [10], false, 3]},
-               {transaction_commit, [[{T, 3, [{3, 3, [3]}]}], [{T, 3, [{3, 5, 6}]}, {T, 4, []}], none]}] || T <- Tables])
+               {transaction_commit, [[{T, 3, [{3, 3, [3]}]}], [{T, 3, [{3, 5, 6}]}, {T, 4, []}], none]}]
+              || T <- Tables])
         ++ [{select_on, [C, Result]} || C <- Cursor, Result <- [[], 0]]
         ++ [{scan, [C, []]} || C <- Cursor]
         ++ [{select_chunk, [hd(Tables), C, 0]} || C <- Cursor]
-        ++ [{is_cursor, [hd(Cursor)]}, {stop_recording, [Record]}, {whereis, [name]}, {all, []}, {garbage, []}, {memory, []}, {engines, []},
-            {select_key, [All, 1]}, {select_terms, [[{1, 2, 3}], All, []]}, {settings, []}, {priv_dir, []}, {stop_clock, [false]}, {transaction_preferred, []},
-            {transaction_prefer, [self()]}, {transaction_yield, [self()]}, {trace_start, [[call], 100]},
-            {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},
+        ++ [{is_cursor, [hd(Cursor)]}, {stop_recording, [Record]}, {whereis, [name]}, {all, []}, {garbage, []},
+            {memory, []}, {engines, []}, {select_key, [All, 1]}, {select_terms, [[{1, 2, 3}], All, []]}, {settings, []},
+            {priv_dir, []}, {stop_clock, [false]}, {transaction_preferred, []}, {transaction_prefer, [self()]},
+            {transaction_yield, [self()]}, {trace_start, [[call], 100]}, {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},
             {new, [forged, [ordered_set, {limit, {bytes, 20000}}, {evict, sieve}, {notify, self(), [{batch, 3}]}]]},
-            {flight_wait, [self(), self()]}, {flight_waited, []}, {configure, [#{}]}, {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]
+            {flight_wait, [self(), self()]}, {flight_waited, []}, {configure, [#{}]},
+            {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]
         ++ [{Function, [Reference]} || Function <- [trace_slots, trace_stop], Reference <- References]
         ++ [{trace_events, [Reference, Slot]} || Reference <- References, Slot <- [0, 1, 5]]
         ++ [{snapshot_finish, [Two, Some]} || Some <- [Begun | Begun]].
@@ -412,7 +436,8 @@ costly_specifications(_Config) ->
     Square = [{{'$1', '_', '_'}, [], [{'rem', {'*', {'bsl', '$1', 200000}, {'bsl', '$1', 200000}}, 1000007}]}],
     ?assertEqual(lists:sort([(N bsl 200000) * (N bsl 200000) rem 1000007 || N <- lists:seq(1, 10)]),
                  lists:sort(cats:select(Table, Square))),
-    Map = [{{'$1', '_', '_'}, [{'==', 1000, {map_size, maps:from_list([{{{I, '$1'}}, I} || I <- lists:seq(1, 1000)])}}], [true]}],
+    Map = [{{'$1', '_', '_'},
+            [{'==', 1000, {map_size, maps:from_list([{{{I, '$1'}}, I} || I <- lists:seq(1, 1000)])}}], [true]}],
     ?assertEqual(10, cats:select_count(Table, Map)),
     true = cats:delete(Table).
 
@@ -423,7 +448,8 @@ specifications() ->
     [{variables, [{{'_', Variables}, [], ['$_']}]},
      {comparisons, [{list_to_tuple(Some), [{'>', Variable, 0} || Variable <- Some], ['$_']}]},
      {guards, [{{'$1', '$2', '_'}, [{'==', '$1', '$2'} || _ <- lists:seq(1, 2500)], [true]}]},
-     {map_of_constants, [{{'$1', '_', '_'}, [{is_map, maps:from_list([{N, '$1'} || N <- lists:seq(1, 4000)])}], [true]}]},
+     {map_of_constants,
+      [{{'$1', '_', '_'}, [{is_map, maps:from_list([{N, '$1'} || N <- lists:seq(1, 4000)])}], [true]}]},
      {map, [{{'$1', '_', '_'}, [{is_map, maps:from_list([{{{N, '$1'}}, 1} || N <- lists:seq(1, 2000)])}], [true]}]},
      {product, [{{'$1', '_', '_'}, [{'>', {'*', {'bsl', '$1', 4000000}, {'bsl', '$1', 100000}}, 0}], [true]}]},
      {quotient, [{{'$1', '_', '_'}, [{'>', {'div', {'bsl', '$1', 4000000}, {'bsl', '$1', 2000000}}, 0}], [true]}]},
@@ -467,9 +493,11 @@ results_of_another_kind(_Config) ->
     [begin
          Table = cats_test_lib:new(cats, counted, [Kind]),
          true = cats:insert(Table, [{N, N} || N <- lists:seq(1, 20000)]),
-         {Count, Cursor, _Words} = cats_nif:select(select_delete, Table, [{{'_', '_'}, [{'>', 1, 0}], [true]}], infinity),
+         {Count, Cursor, _Words} = cats_nif:select(select_delete, Table,
+                                                   [{{'_', '_'}, [{'>', 1, 0}], [true]}], infinity),
          Left = cats:info(Table, size),
-         [?assertMatch(?FAILED(none, _), cats_nif:select_on(Cursor, Wrong)) || Wrong <- [[], foo, -1, 1.0, 1 bsl 64, [1 | 2]]],
+         [?assertMatch(?FAILED(none, _), cats_nif:select_on(Cursor, Wrong))
+          || Wrong <- [[], foo, -1, 1.0, 1 bsl 64, [1 | 2]]],
          ?assertEqual(20000 - Count, Left),
          ?assertEqual(Left, cats:info(Table, size)),
          true = cats:delete(Table)

@@ -131,7 +131,8 @@ every_function_says_why(Config) ->
      || {Name, Arity} <- Functions],
     [?assertMatch({{cats_nif_not_loaded, _}, {cats, _, _, _}}, failure(Config, Name, Arguments))
      || {Name, Arguments} <- [{i, []}, {tab2list, [table]}, {select, [table, [{'_', [], ['$_']}]]},
-                              {match, [table, '_']}, {select_count, [table, [{'_', [], [true]}]]}, {match_object, [table, '_', 3]},
+                              {match, [table, '_']}, {select_count, [table, [{'_', [], [true]}]]},
+                              {match_object, [table, '_', 3]},
                               {foldl, [fun(_, A) -> A end, 0, table]}, {tab2file, [table, "file"]}]].
 
 %% Tables need the library that is loaded. So a module whose library is broken does not replace one that works.
@@ -234,7 +235,8 @@ settings(Config) ->
 %% The file is read and digested in many steps. The process that takes them does not wait for busy processes in between.
 busy_processes(Config) ->
     Traced = evaluate(Config,
-                      "_ = [erlang:trace_pattern(Function, true, [global]) || Function <- [{erlang, process_flag, 2}, {erlang, md5_update, 2}]],"
+                      "_ = [erlang:trace_pattern(Function, true, [global])"
+                      " || Function <- [{erlang, process_flag, 2}, {erlang, md5_update, 2}]],"
                       "_ = erlang:trace(new_processes, true, [call]),"
                       "{module, cats_nif} = code:load_file(cats_nif),"
                       "_ = erlang:trace(new_processes, false, [call]),"
@@ -268,7 +270,8 @@ no_pages(Config) ->
                        "Answers = [Get(Path) || Path <- [\"\", \"api/node\"]],"
                        "ok = cats_web:stop(Server),"
                        "Answers"),
-    [Page, Trace] = [filename:join([proplists:get_value(home, Config), "priv/pages", Name]) || Name <- ["live.html", "trace.html"]],
+    [Page, Trace] = [filename:join([proplists:get_value(home, Config), "priv/pages", Name])
+                     || Name <- ["live.html", "trace.html"]],
     Told = Page ++ ": no such file or directory\n",
     ?assertMatch([{500, Told}, {200, _}], Answers),
     ?assertEqual([{error, {Trace, enoent}}, false],

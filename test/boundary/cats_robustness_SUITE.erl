@@ -8,8 +8,8 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, freeing_an_object_of_many_funs_holds_nobody/1, memory_comes_back/1,
-         memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
-         keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1,
+         memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1,
+         many_keys_at_once/1, keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1,
          packed_objects/1, heap_for_results/1, memory_of_small_tables/1, many_tables/3]).
 
 -define(T, (cats_test_lib:tables())).
@@ -171,11 +171,12 @@ ask(Pid) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Memory
 
-%% What cats:memory/0 tells of many small tables is what the system has given for them, but for a seventh. Each in a VM of
-%% its own, after as many of them: by then the VM and the library have taken what they take once.
+%% What cats:memory/0 tells of many small tables is what the system has given for them, but for a seventh. Each in a VM
+%% of its own, after as many of them: by then the VM and the library have taken what they take once.
 memory_of_small_tables(_Config) ->
     [begin
-         {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["+S", "1", "-pa" | code:get_path()]}),
+         {ok, Peer, _Node} =
+             peer:start_link(#{connection => standard_io, args => ["+S", "1", "-pa" | code:get_path()]}),
          {Resident, Told, OfOne} = peer:call(Peer, ?MODULE, many_tables, [Number, Options, Objects], 120000),
          ct:pal("~p with ~b objects: resident ~b, memory/0 ~b, info/2 ~b bytes a table",
                 [Options, Objects, Resident div Number, Told div Number, OfOne]),
@@ -393,8 +394,8 @@ use(Tables, N) ->
      end || Table <- tl(Tables), ?T:info(Table, type) =/= duplicate_bag],
     use(Tables, N + 1).
 
-%% lookup_many/2 of more keys than a slice has, of all shapes, some there and some not, with objects here and there that are
-%% too large for a scheduler.
+%% lookup_many/2 of more keys than a slice has, of all shapes, some there and some not, with objects here and there that
+%% are too large for a scheduler.
 many_keys_at_once(_Config) ->
     Key = fun(N) -> element(1 + N rem 4, {N, {user, N}, float(N), <<N:800>>}) end,
     Value = fun(N) when N rem 700 =:= 0 -> lists:seq(1, 30000);

@@ -200,7 +200,8 @@ result(Outcome) -> Outcome.
 %% Terms are looked into in all releases that are tested; and where they are not, everything is as well.
 there_layout() ->
     Aliases = [alias() || erlang:function_exported(erlang, alias, 0)],
-    Terms = [atomics:new(1, []), ets:new(table, []), binary_part(rand:bytes(30), 3, 5), <<1:3>>, {}, <<>>] ++ Aliases ++ terms(),
+    Terms = [atomics:new(1, []), ets:new(table, []), binary_part(rand:bytes(30), 3, 5), <<1:3>>, {}, <<>>]
+        ++ Aliases ++ terms(),
     Kept = [begin
                 Known = cats_nif:test_layout(Known),
                 [comes_back(Term) || Term <- Terms],
@@ -215,7 +216,8 @@ there_layout() ->
      end || _ <- lists:seq(1, 500)],
     [begin
          Known = cats_nif:test_layout(Known),
-         [true = cats_oracle_terms:same(Term, result(cats_nif:test_kept(Stored))) || Some <- Kept, {Term, Stored} <- Some],
+         [true = cats_oracle_terms:same(Term, result(cats_nif:test_kept(Stored)))
+          || Some <- Kept, {Term, Stored} <- Some],
          IsDebug = erlang:system_info(build_type) =:= debug,
          true = cats_nif:test_layout_of_resources() =:= (Known andalso not IsDebug),
          Others = [zlib:open(), counters:new(1, []), self() | Terms],
@@ -256,7 +258,8 @@ shape(Leaves) ->
         7 -> lists:foldl(fun(_, Term) -> beside_others(Leaves, Term) end, {[]}, lists:seq(1, rand:uniform(20)))
     end.
 
-%% A term somewhere among up to 20 others, in a tuple, a list or an improper list: at some depth, many parts of what is around wait.
+%% A term somewhere among up to 20 others, in a tuple, a list or an improper list: at some depth, many parts of what is
+%% around wait.
 beside_others(Leaves, Term) ->
     Others = fun() -> [random_term(Leaves, rand:uniform(2) - 1) || _ <- lists:seq(1, rand:uniform(10))] end,
     case rand:uniform(4) of
@@ -324,7 +327,8 @@ are_maps_same(Own, Back) when is_map(Own) ->
                                       andalso is_same(maps:remove(Key, Own), maps:remove(Key, Back))
                                       andalso is_same(Own#{Key := x}, Back#{Key := x})
                           end, maps:keys(Own));
-are_maps_same([_ | _] = Own, [_ | _] = Back) -> are_maps_same(hd(Own), hd(Back)) andalso are_maps_same(tl(Own), tl(Back));
+are_maps_same([_ | _] = Own, [_ | _] = Back) ->
+    are_maps_same(hd(Own), hd(Back)) andalso are_maps_same(tl(Own), tl(Back));
 are_maps_same(Own, Back) when is_tuple(Own) -> are_maps_same(tuple_to_list(Own), tuple_to_list(Back));
 are_maps_same(_, _) -> true.
 
@@ -352,7 +356,8 @@ is_read_and_made(Term) ->
 terms() ->
     cats_oracle_terms:all(spawn(fun() -> receive after infinity -> ok end end)) ++
         [1 bsl 100000, -(1 bsl 8000) + 1, rand:bytes(65), rand:bytes(5000), rand:bytes(40000),
-         [fun erlang:self/0 | make_ref()], persistent_term_fun(), maps:from_list([{make_ref(), K} || K <- lists:seq(1, 40)])].
+         [fun erlang:self/0 | make_ref()], persistent_term_fun(),
+         maps:from_list([{make_ref(), K} || K <- lists:seq(1, 40)])].
 
 persistent_term_fun() ->
     Key = make_ref(),
@@ -411,10 +416,11 @@ agrees(A, B) ->
     (A /= B orelse ValueA =:= ValueB) orelse error({hash_of_value, A, B}),
     ok.
 
-%% Normalized keys order as the terms do. Pids and references are of this node before and after it gets a name, of an earlier incarnation of
-%% it, and of nodes whose names order below and above.
+%% Normalized keys order as the terms do. Pids and references are of this node before and after it gets a name, of an
+%% earlier incarnation of it, and of nodes whose names order below and above.
 there_normalized_keys(Runs, AreTold) ->
-    [AreTold = byte_size(cats_nif:test_normalized_key(Term)) > 1 || Term <- [self(), make_ref(), alias(), atomics:new(1, [])]],
+    [AreTold = byte_size(cats_nif:test_normalized_key(Term)) > 1
+     || Term <- [self(), make_ref(), alias(), atomics:new(1, [])]],
     {UnnamedHere, UnnamedElsewhere} = identifiers(),
     Unnamed = UnnamedHere ++ UnnamedElsewhere,
     Before = [{Term, cats_nif:test_normalized_key(Term)} || Term <- Unnamed],
@@ -436,7 +442,8 @@ are_ordered(Terms, Runs) ->
     Any = fun() -> element(rand:uniform(tuple_size(Leaves)), Leaves) end,
     [begin
          {A, B, C, D} = {Any(), Any(), Any(), Any()},
-         [is_ordered(X, Y) || {X, Y} <- [{A, B}, {{A, B}, {A, C}}, {{A, B}, {C, D}}, {[A | B], [A | C]}, {{A, B}, {A, B}}]]
+         [is_ordered(X, Y)
+          || {X, Y} <- [{A, B}, {{A, B}, {A, C}}, {{A, B}, {C, D}}, {[A | B], [A | C]}, {{A, B}, {A, B}}]]
      end || _ <- lists:seq(1, Runs)],
     Keys = [Any() || _ <- lists:seq(1, 300)] ++ [{Any(), Any()} || _ <- lists:seq(1, 3000)],
     [Ets, Cats] = [begin
@@ -460,13 +467,18 @@ identifiers() ->
     Size = byte_size(Here) - 13,
     <<_, Own:Size/binary, _:64, Creation:32>> = Here,
     Far = fun(Name) -> <<119, (byte_size(Name)), Name/binary>> end,
-    Others = [{Own, Creation bxor 2}, {Own, Creation bxor 16#40000000}, {Far(<<"a@a">>), 3}, {Far(<<"a@a">>), 4}, {Far(<<"zz@z">>), 1}],
+    Others = [{Own, Creation bxor 2}, {Own, Creation bxor 16#40000000}, {Far(<<"a@a">>), 3},
+              {Far(<<"a@a">>), 4}, {Far(<<"zz@z">>), 1}],
     Random = fun() -> rand:uniform(1 bsl rand:uniform(32)) - 1 end,
     Numbers = [0, 1, 2, 7, 8, 255, 256, 1 bsl 14, (1 bsl 15) - 1, 1 bsl 15, (1 bsl 28) - 1, 1 bsl 28, (1 bsl 32) - 1],
-    Some = [{Serial, Id} || Serial <- [0, 1, 5, 8191, (1 bsl 32) - 1], Id <- Numbers] ++ [{Random(), Random()} || _ <- lists:seq(1, 60)],
-    Pids = fun(Node, Incarnation) -> [<<88, Node/binary, Id:32, Serial:32, Incarnation:32>> || {Serial, Id} <- Some] end,
+    Some = [{Serial, Id} || Serial <- [0, 1, 5, 8191, (1 bsl 32) - 1], Id <- Numbers]
+        ++ [{Random(), Random()} || _ <- lists:seq(1, 60)],
+    Pids = fun(Node, Incarnation) ->
+                   [<<88, Node/binary, Id:32, Serial:32, Incarnation:32>> || {Serial, Id} <- Some]
+           end,
     References = fun(Node, Incarnation) ->
-                         [<<90, 3:16, Node/binary, Incarnation:32, (Random() band 16#3ffff):32, (Random()):32, (Random()):32>>
+                         [<<90, 3:16, Node/binary, Incarnation:32, (Random() band 16#3ffff):32,
+                            (Random()):32, (Random()):32>>
                           || _ <- lists:seq(1, 20)]
                  end,
     %% A pid of this node may have too large a number.
@@ -475,9 +487,12 @@ identifiers() ->
                    catch error:badarg -> []
                    end
            end,
-    Crafted = fun({Node, Incarnation}) -> lists:flatmap(Made, Pids(Node, Incarnation) ++ References(Node, Incarnation)) end,
+    Crafted = fun({Node, Incarnation}) ->
+                      lists:flatmap(Made, Pids(Node, Incarnation) ++ References(Node, Incarnation))
+              end,
     Processes = [spawn(fun() -> ok end) || _ <- lists:seq(1, 50)],
-    {Processes ++ Crafted({Own, Creation}) ++ [make_ref() || _ <- lists:seq(1, 20)] ++ [alias() || _ <- lists:seq(1, 10)]
+    {Processes ++ Crafted({Own, Creation}) ++ [make_ref() || _ <- lists:seq(1, 20)]
+     ++ [alias() || _ <- lists:seq(1, 10)]
      ++ [atomics:new(1, []) || _ <- lists:seq(1, 10)] ++ [ets:new(table, []), ets:new(table, [])] ++ erlang:ports()
      ++ [1, a, {}, <<"a">>],
      lists:flatmap(Crafted, Others)}.
@@ -593,8 +608,8 @@ hidden() ->
                      fun() -> binary:part(<<0:400000000>>, 0, 100) end]],
     ok.
 
-%% Without what only this process has not yet let go of. What was freed on another thread counts until a scheduler of the
-%% allocator wakes.
+%% Without what only this process has not yet let go of. What was freed on another thread counts until a scheduler of
+%% the allocator wakes.
 binaries_size() ->
     erlang:garbage_collect(),
     erlang:memory(binary).
@@ -633,7 +648,8 @@ there_given_back_during_compaction() ->
     [begin
          Kept = [{N, cats_nif:test_keep({make_ref(), make_ref()})} || N <- lists:seq(1, 4000)],
          Droppers = [spawn_monitor(fun() ->
-                                       [true = cats_nif:test_drop(Reference) || {N, Reference} <- Kept, N rem 4 =:= Own],
+                                       [true = cats_nif:test_drop(Reference)
+                                        || {N, Reference} <- Kept, N rem 4 =:= Own],
                                        collect()
                                    end) || Own <- lists:seq(0, 3)],
          [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Droppers]
@@ -650,7 +666,8 @@ there_binaries() ->
     %% A part keeps the whole, and lets go of it.
     Parts = lists:append([begin
                               Whole = rand:bytes(10000000),
-                              [cats_nif:test_keep(binary:part(Whole, At, Size)) || {At, Size} <- [{0, 100}, {64, 4096}, {5, 65}]]
+                              [cats_nif:test_keep(binary:part(Whole, At, Size))
+                               || {At, Size} <- [{0, 100}, {64, 4096}, {5, 65}]]
                           end || _ <- lists:seq(1, 5)]),
     erlang:garbage_collect(),
     [10000000 = binary:referenced_byte_size(cats_nif:test_kept(Part)) || Part <- Parts],
@@ -679,7 +696,8 @@ there_binaries() ->
 there_funs() ->
     Code = module_of_funs(cats_test_funs),
     %% The second time, no other module is loaded meanwhile.
-    [stored_funs(cats_test_funs, Code, Entries) || Entries <- [fun(_) -> ok end, fun(Number) -> Number = fun_entries() end]],
+    [stored_funs(cats_test_funs, Code, Entries)
+     || Entries <- [fun(_) -> ok end, fun(Number) -> Number = fun_entries() end]],
     [comes_back({fun(Y) -> {X, Y} end, X}) || X <- terms()],
     External = fun lists:no_such_function/3,
     comes_back(External),
@@ -731,7 +749,8 @@ module_of_funs(Module) ->
              {attribute, 1, export, [{make, 1}]},
              {function, 1, make, 1,
               [{clause, 1, [{var, 1, 'X'}], [],
-                [{'fun', 1, {clauses, [{clause, 1, [{var, 1, 'Y'}], [], [{tuple, 1, [{var, 1, 'X'}, {var, 1, 'Y'}]}]}]}}]}]}],
+                [{'fun', 1,
+                  {clauses, [{clause, 1, [{var, 1, 'Y'}], [], [{tuple, 1, [{var, 1, 'X'}, {var, 1, 'Y'}]}]}]}}]}]}],
     {ok, Module, Code} = compile:forms(Forms),
     Code.
 

@@ -1,21 +1,23 @@
-%% Objects that expire: a comparison with a model under a clock that stands still between steps, what walks, snapshots and transactions see,
-%% and how fast memory comes back.
+%% Objects that expire: a comparison with a model under a clock that stands still between steps, what walks, snapshots
+%% and transactions see, and how fast memory comes back.
 -module(cats_expiry_SUITE).
 -measures([a_million_at_once]).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("common_test/include/ct.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([like_a_model/1, options/1, explanations/1, times/1, idle/1, renewals/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
-         transactions/1, steps_of_transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1,
-         replaced_contents/1, contents_not_taken/1, stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1,
+-export([like_a_model/1, options/1, explanations/1, times/1, idle/1, renewals/1, walks/1, long_dead_stretch/1,
+         updates_keep_the_time/1, snapshots/1, transactions/1, steps_of_transactions/1, fetch/1,
+         in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, contents_not_taken/1,
+         stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1,
          counted_in_slices/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [like_a_model, options, explanations, times, idle, renewals, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions,
-     steps_of_transactions, fetch, in_place_of_a_kept_object, files, objects_of_all_kinds, replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry,
-     a_million_at_once, readers_and_writers, a_stopped_vm, counted_in_slices].
+    [like_a_model, options, explanations, times, idle, renewals, walks, long_dead_stretch, updates_keep_the_time,
+     snapshots, transactions, steps_of_transactions, fetch, in_place_of_a_kept_object, files, objects_of_all_kinds,
+     replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry, a_million_at_once, readers_and_writers,
+     a_stopped_vm, counted_in_slices].
 
 init_per_suite(Config) ->
     cats_test_lib:ensure_proper(),
@@ -81,11 +83,12 @@ lifetime() -> oneof([range(1, 40), range(1, 3000), range(1, 200000), 20000000, i
 passing() -> oneof([0, range(1, 40), range(1, 1500), range(1, 200000), 20000000]).
 
 step() ->
-    frequency([{4, {insert, object()}}, {4, {insert, object(), lifetime()}}, {2, {insert_new, object()}}, {3, {touch, key(), lifetime()}},
-               {2, {delete, key()}}, {1, {take, key()}}, {2, {counter, key(), range(0, 5)}}, {1, {element, key(), value()}},
-               {1, {insert_list, list(object())}}, {2, {lookup, key()}}, {4, {pass, passing()}}, {2, all}, {1, replace_all},
-               {1, {replace, key(), value()}}, {1, {update, key(), value()}}, {1, {select, key()}}, {1, delete_all}, {1, {many, list(key())}}, {1, {transaction, object()}},
-               {3, {fetched, key(), oneof([0, range(1, 2000), 300000])}}]).
+    frequency([{4, {insert, object()}}, {4, {insert, object(), lifetime()}}, {2, {insert_new, object()}},
+               {3, {touch, key(), lifetime()}}, {2, {delete, key()}}, {1, {take, key()}},
+               {2, {counter, key(), range(0, 5)}}, {1, {element, key(), value()}}, {1, {insert_list, list(object())}},
+               {2, {lookup, key()}}, {4, {pass, passing()}}, {2, all}, {1, replace_all}, {1, {replace, key(), value()}},
+               {1, {update, key(), value()}}, {1, {select, key()}}, {1, delete_all}, {1, {many, list(key())}},
+               {1, {transaction, object()}}, {3, {fetched, key(), oneof([0, range(1, 2000), 300000])}}]).
 
 %% What lives, by the model: the key with the object and its deadline.
 living(Model) -> maps:filter(fun(_, {_, Deadline}) -> Deadline > get(clock) end, Model).
@@ -202,7 +205,8 @@ step({update, Key, Value}, Table, _, Model) ->
             Model
     end;
 step({select, Key}, Table, _, Model) ->
-    ?assertEqual(found(Key, Model), cats:select(Table, [{Pattern, [], ['$_']} || Pattern <- [{Key}, {Key, '_'}, {Key, '_', '_'}]])),
+    ?assertEqual(found(Key, Model),
+                 cats:select(Table, [{Pattern, [], ['$_']} || Pattern <- [{Key}, {Key, '_'}, {Key, '_', '_'}]])),
     Model;
 step({lookup, Key}, Table, Kind, Model) ->
     ?assertEqual(found(Key, Model), cats:lookup(Table, Key)),
@@ -218,7 +222,8 @@ step(all, Table, _, Model) ->
     Model;
 step(replace_all, Table, _, Model) ->
     Spec = [{{'$1', '$2'}, [{is_integer, '$2'}], [{{'$1', {'+', '$2', 1}}}]}],
-    Counters = maps:filter(fun(_, {Object, _}) -> tuple_size(Object) =:= 2 andalso is_integer(element(2, Object)) end, Model),
+    Counters = maps:filter(fun(_, {Object, _}) -> tuple_size(Object) =:= 2 andalso is_integer(element(2, Object)) end,
+                           Model),
     ?assertEqual(map_size(Counters), cats:select_replace(Table, Spec)),
     maps:merge(Model, maps:map(fun(_, {{Key, Value}, Deadline}) -> {{Key, Value + 1}, Deadline} end, Counters));
 step({transaction, Object}, Table, _, Model) ->
@@ -248,14 +253,18 @@ compare(Table, Model) ->
     Objects = lists:sort([Object || {Object, _} <- maps:values(Model)]),
     ?assertEqual(Objects, lists:sort(cats:tab2list(Table))),
     ?assertEqual(map_size(Model), cats:info(Table, size)),
-    [?assertEqual({Key, case Deadline of infinity -> infinity; _ -> Deadline - get(clock) end}, {Key, cats:ttl(Table, Key)})
+    [?assertEqual({Key, case Deadline of infinity -> infinity; _ -> Deadline - get(clock) end},
+                  {Key, cats:ttl(Table, Key)})
      || {Key, {_, Deadline}} <- maps:to_list(Model)],
-    [?assertEqual({Key, undefined}, {Key, cats:ttl(Table, Key)}) || Key <- [1, {1}, a, 2.5, <<"a binary">>], not is_map_key(Key, Model)].
+    [?assertEqual({Key, undefined}, {Key, cats:ttl(Table, Key)})
+     || Key <- [1, {1}, a, 2.5, <<"a binary">>], not is_map_key(Key, Model)].
 
 walk(Table, Model) ->
     Keys = lists:sort(maps:keys(Model)),
     Walked = fun(Step, First) ->
-                     (fun Walk('$end_of_table') -> []; Walk(Key) -> [Key | Walk(cats:Step(Table, Key))] end)(cats:First(Table))
+                     (fun Walk('$end_of_table') -> [];
+                          Walk(Key) -> [Key | Walk(cats:Step(Table, Key))]
+                      end)(cats:First(Table))
              end,
     [?assertEqual(Keys, lists:sort(Walked(Step, First))) || {Step, First} <- [{next, first}, {prev, last}]],
     ?assertEqual(Keys, lists:sort(cats:foldl(fun(Object, Acc) -> [element(1, Object) | Acc] end, [], Table))),
@@ -297,7 +306,8 @@ options(_Config) ->
     ?assertEqual(infinity, cats:ttl(Forever, 2)).
 
 explanations(_Config) ->
-    Only = #{2 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>},
+    Only = #{2 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not "
+                    "compressed">>},
     [?assertEqual(Only, cats_test_lib:remarks(new, [t, [{ttl, 10} | Options]]))
      || Options <- [[bag], [duplicate_bag], [compressed], [{engine, std_hash}], [ordered_set, {engine, avl}]]],
     ?assertEqual(#{2 => <<"a table has option ttl or option idle, not both: an object has one time">>},
@@ -305,7 +315,8 @@ explanations(_Config) ->
     [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{Key, Value}]]))
      || Key <- [ttl, idle], Value <- [0, -1, 1.5, never, 1 bsl 70]],
     Longest = 1 bsl 40 - 1,
-    ?assertEqual(#{2 => <<"invalid option: {ttl,1099511627776} is neither from 1 to 1099511627775 milliseconds nor infinity">>},
+    ?assertEqual(#{2 => <<"invalid option: {ttl,1099511627776} is neither from 1 to 1099511627775 milliseconds nor "
+                          "infinity">>},
                  cats_test_lib:remarks(new, [t, [{ttl, Longest + 1}]])),
     Lasting = cats:new(t, [{ttl, Longest}]),
     true = cats:insert(Lasting, {1, x}, #{ttl => Longest}),
@@ -317,7 +328,8 @@ explanations(_Config) ->
     Table = cats:new(t, [{ttl, 10}]),
     NoTime = #{3 => <<"neither from 1 to 1099511627775 milliseconds nor infinity">>},
     [?assertEqual(NoTime, cats_test_lib:remarks(Function, Arguments))
-     || Time <- [0, -1, 1.0, never, 1 bsl 40, 1 bsl 60], {Function, Arguments} <- [{insert, [Table, {1}, #{ttl => Time}]}, {touch, [Table, 1, Time]}]],
+     || Time <- [0, -1, 1.0, never, 1 bsl 40, 1 bsl 60],
+        {Function, Arguments} <- [{insert, [Table, {1}, #{ttl => Time}]}, {touch, [Table, 1, Time]}]],
     ?assertEqual(#{3 => <<"not a map with ttl: from 1 to 1099511627775 milliseconds, or infinity">>},
                  cats_test_lib:remarks(insert, [Table, {1}, #{idle => 1}])),
     ?assertError(badarg, cats:insert(Table, {1}, [])),
@@ -325,7 +337,10 @@ explanations(_Config) ->
     true = cats:delete(Table),
     [?assertMatch(#{1 := _}, cats_test_lib:remarks(Function, Arguments))
      || {Function, Arguments} <- [{insert, [Table, {1}, #{ttl => 1}]}, {touch, [Table, 1, 1]}, {ttl, [Table, 1]}]],
-    Protected = cats_test_lib:in_process(fun() -> T = cats:new(t, [{ttl, 10}, {heir, self(), x}]), cats:info(T, protection) end),
+    Protected = cats_test_lib:in_process(fun() ->
+                                                 T = cats:new(t, [{ttl, 10}, {heir, self(), x}]),
+                                                 cats:info(T, protection)
+                                         end),
     ?assertEqual(protected, Protected).
 
 %%------------------------------------------------------------------------------------------------------------
@@ -369,7 +384,8 @@ idle(_Config) ->
               [Read(Table) || Read <- Reads],
               [_] = cats:lookup(Table, long)
           end || _ <- lists:seq(1, 20)],
-         ?assertEqual([1, 2, 3, 4, 5, 6, forever, long], lists:sort([element(1, Object) || Object <- cats:tab2list(Table)])),
+         ?assertEqual([1, 2, 3, 4, 5, 6, forever, long],
+                      lists:sort([element(1, Object) || Object <- cats:tab2list(Table)])),
          ?assertEqual({160, infinity, 8000}, {cats:ttl(Table, 1), cats:ttl(Table, forever), cats:ttl(Table, long)}),
          %% By less than a sixteenth.
          pass(10),
@@ -399,7 +415,8 @@ renewals(Config) ->
                                                                {Name, Call} <- Calls, Key <- [key, {a, <<"key">>}],
                                                                Time <- [Left(Call, Key)], Time =/= Expected]}),
          true = cats:delete_all_objects(Table),
-         %% A read in a transaction counts when it is made, and not once more when the transaction looks whether it still holds.
+         %% A read in a transaction counts when it is made, and not once more when the transaction looks whether it
+         %% still holds.
          true = cats:insert(Table, {key}),
          {atomic, true} = cats_transaction:run(fun() ->
                                                        [_] = cats_transaction:read(Table, key),
@@ -427,7 +444,10 @@ reads() ->
                            {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:select(T, Spec) end)
                    end},
      {transaction, fun(T, K) ->
-                           {atomic, [_]} = cats_transaction:run(fun() -> [] = cats_transaction:read(T, other), cats_transaction:read(T, K) end)
+                           {atomic, [_]} = cats_transaction:run(fun() ->
+                                                                        [] = cats_transaction:read(T, other),
+                                                                        cats_transaction:read(T, K)
+                                                                end)
                    end}].
 
 no_reads(File) ->
@@ -452,7 +472,12 @@ no_reads(File) ->
      {slot, fun(T, _) -> [_] = slots(T, 0) end},
      {tab2file, fun(T, _) -> ok = cats:tab2file(T, File) end},
      {info, fun(T, _) -> 1 = cats:info(T, size) end},
-     {snapshot, fun(T, K) -> S = cats:snapshot(T), [_] = cats:lookup(S, K), true = cats:member(S, K), true = cats:delete(S) end},
+     {snapshot, fun(T, K) ->
+                        S = cats:snapshot(T),
+                        [_] = cats:lookup(S, K),
+                        true = cats:member(S, K),
+                        true = cats:delete(S)
+                end},
      {update, fun(T, K) -> keep = cats:update(T, K, fun(_) -> keep end) end},
      {update, fun(T, K) -> {K, 2, a} = cats:update(T, K, fun(Object) -> setelement(2, Object, 2) end) end},
      {update, fun(T, K) -> keep = cats:update(T, K, fun({_, 1, a}) -> keep end, {K, 0, b}) end},
@@ -480,7 +505,8 @@ in_order() ->
      {nth, fun(T, K) -> {K, _, _} = cats:nth(T, 0) end},
      {rank, fun(T, K) -> 0 = cats:rank(T, K), 1 = cats:count(T, #{}) end},
      {transaction, fun(T, K) -> {atomic, K} = cats_transaction:run(fun() -> cats_transaction:first(T) end) end},
-     {transaction, fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:range(T, K, K) end) end}].
+     {transaction,
+      fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:range(T, K, K) end) end}].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Walks and counts
@@ -507,7 +533,8 @@ walks(_Config) ->
 walked(Step, First, Table) ->
     (fun Walk('$end_of_table') -> []; Walk(Key) -> [[{Key}] | Walk(cats:Step(Table, Key))] end)(cats:First(Table)).
 
-%% Who asks for the size of a table in which much has expired removes it in slices, and takes no dirty scheduler. Each of them is counted.
+%% Who asks for the size of a table in which much has expired removes it in slices, and takes no dirty scheduler. Each
+%% of them is counted.
 counted_in_slices(_Config) ->
     [begin
          stop_clock(),
@@ -515,11 +542,13 @@ counted_in_slices(_Config) ->
          true = cats:insert(Table, {0, 0}, #{ttl => 10000}),
          [true = cats:insert(Table, {N, N}) || N <- lists:seq(1, 100000)],
          pass(2000),
-         ?assertEqual({0, {1, 1}}, cats_test_lib:native_calls([dirty], fun() -> {Ask(Table), cats:info(Table, size)} end)),
+         ?assertEqual({0, {1, 1}},
+                      cats_test_lib:native_calls([dirty], fun() -> {Ask(Table), cats:info(Table, size)} end)),
          ct:log("~p slices", [maps:get(slices, cats:stats(Table))]),
          true = cats:delete(Table)
      end || {Type, Ask} <- [{set, fun(T) -> cats:info(T, size) end}, {ordered_set, fun(T) -> cats:info(T, size) end},
-                            {ordered_set, fun(T) -> cats:count(T, #{}) end}, {set, fun(T) -> cats:info(T, memory), 1 end},
+                            {ordered_set, fun(T) -> cats:count(T, #{}) end},
+                            {set, fun(T) -> cats:info(T, memory), 1 end},
                             {ordered_set, fun(T) -> cats:rank(T, 1) end}]].
 
 %% So many expired objects in a row that a step does not pass them at once.
@@ -583,7 +612,8 @@ snapshots(_Config) ->
          true = cats:delete(Table, 503),
          pass(100),
          [begin
-              ?assertEqual(lists:seq(From, 1000), lists:sort([element(1, Object) || Object <- cats:tab2list(Snapshot)])),
+              ?assertEqual(lists:seq(From, 1000),
+                           lists:sort([element(1, Object) || Object <- cats:tab2list(Snapshot)])),
               ?assertEqual(1001 - From, cats:info(Snapshot, size)),
               ?assertEqual([{502, 502}], cats:lookup(Snapshot, 502)),
               ?assertEqual(From =:= 1, cats:member(Snapshot, 2)),
@@ -639,7 +669,10 @@ transactions(_Config) ->
          %% A touch is a change.
          true = cats:insert(Table, {1, a}),
          {atomic, [{1, a}]} = cats_transaction:run(fun() -> cats_transaction:read(Table, 1) end),
-         {atomic, _} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {2, b}), cats_transaction:delete(Table, 1) end),
+         {atomic, _} = cats_transaction:run(fun() ->
+                                                    cats_transaction:insert(Table, {2, b}),
+                                                    cats_transaction:delete(Table, 1)
+                                            end),
          ?assertEqual({undefined, 1000}, {cats:ttl(Table, 1), cats:ttl(Table, 2)}),
          pass(1000),
          {atomic, []} = cats_transaction:run(fun() -> cats_transaction:read(Table, 2) end),
@@ -699,8 +732,9 @@ files(Config) ->
 %% Short and long objects, with terms that are held or counted.
 objects_of_all_kinds(_Config) ->
     stop_clock(),
-    Values = [[], 1.5, 1 bsl 100, <<"short">>, binary:copy(<<"long">>, 1000), <<1:3>>, lists:seq(1, 100000), fun() -> self() end,
-              make_ref(), #{a => <<"b">>}, maps:from_list([{N, N} || N <- lists:seq(1, 100)]), list_to_tuple(lists:seq(1, 40000)),
+    Values = [[], 1.5, 1 bsl 100, <<"short">>, binary:copy(<<"long">>, 1000), <<1:3>>, lists:seq(1, 100000),
+              fun() -> self() end, make_ref(), #{a => <<"b">>}, maps:from_list([{N, N} || N <- lists:seq(1, 100)]),
+              list_to_tuple(lists:seq(1, 40000)),
               [fun() -> N end || N <- lists:seq(1, 2000)], [binary:copy(<<N>>, 100) || N <- lists:seq(1, 200)]],
     [begin
          Table = cats:new(t, [Type, {ttl, 1000}]),
@@ -733,14 +767,16 @@ replaced_contents(_Config) ->
          true = cats:delete(u)
      end || Type <- types()].
 
-%% Several processes empty a table while others write. New contents that the table does not take are not left to the reaper.
+%% Several processes empty a table while others write. New contents that the table does not take are not left to the
+%% reaper.
 contents_not_taken(_Config) ->
     [begin
          Table = cats:new(t, [Type, public, Option]),
          Empty = fun() -> [true = cats:delete_all_objects(Table) || _ <- lists:seq(1, 20000)] end,
          Inserter = spawn_link(fun Insert() -> true = cats:insert(Table, {rand:uniform(1000), x}), Insert() end),
          Processes = [spawn_monitor(Empty) || _ <- [1, 2]],
-         [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Monitor} <- Processes],
+         [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end
+          || {Pid, Monitor} <- Processes],
          unlink(Inserter),
          cats_test_lib:stop(Inserter, kill),
          true = cats:delete_all_objects(Table),
@@ -755,7 +791,8 @@ contents_not_taken(_Config) ->
 stale_items_go(_Config) ->
     [begin
          Table = cats:new(t, [Type, public, {ttl, 86400000}]),
-         [begin true = cats:insert(Table, {N rem Keys, N}), true = cats:delete(Table, N rem Keys) end || N <- lists:seq(1, 500000)],
+         [begin true = cats:insert(Table, {N rem Keys, N}), true = cats:delete(Table, N rem Keys) end
+          || N <- lists:seq(1, 500000)],
          cats_test_lib:eventually(fun() -> cats:info(Table, memory) * 8 < 500000 end),
          true = cats:delete(Table)
      end || Type <- types(), Keys <- [10, 1000000]],
@@ -791,13 +828,16 @@ a_million_at_once(_Config) ->
          Reports = spawn_link(fun() -> reports([]) end),
          Previous = erlang:system_monitor(Reports, [{long_schedule, 1}]),
          %% Unlike the table's own memory, asking for this removes nothing.
-         cats_test_lib:eventually(fun() -> erlang:monotonic_time(millisecond) >= End andalso cats:memory() < Full div 10 end,
+         cats_test_lib:eventually(fun() ->
+                                          erlang:monotonic_time(millisecond) >= End andalso cats:memory() < Full div 10
+                                  end,
                                   60000),
          Took = erlang:monotonic_time(millisecond) - End,
          erlang:system_monitor(Previous),
          Reports ! {ask, self()},
          Held = receive {Reports, Got} -> Got end,
-         ct:log("~p: ~b bytes, then ~b; free ~b ms after the last deadline; held: ~0p", [Type, Full, cats:memory(), Took, Held]),
+         ct:log("~p: ~b bytes, then ~b; free ~b ms after the last deadline; held: ~0p",
+                [Type, Full, cats:memory(), Took, Held]),
          %% How long it takes depends on what else the machine does: the reaper is one thread.
          ?assertEqual(0, cats:info(Table, size)),
          true = cats:delete(Table)
@@ -868,7 +908,8 @@ a_stopped_vm(_Config) ->
         "timer:sleep(200),"
         "io:format(\"good ~b~n\", [cats:info(T, memory)]), halt().",
     Paths = lists:append([["-pa", Path] || Path <- [filename:dirname(code:which(cats))]]),
-    Port = open_port({spawn_executable, os:find_executable("erl")}, [{args, ["-noshell" | Paths] ++ ["-eval", Code]}, {line, 100}]),
+    Port = open_port({spawn_executable, os:find_executable("erl")},
+                     [{args, ["-noshell" | Paths] ++ ["-eval", Code]}, {line, 100}]),
     {os_pid, Pid} = erlang:port_info(Port, os_pid),
     ?assertEqual("ready", line(Port)),
     timer:sleep(300),

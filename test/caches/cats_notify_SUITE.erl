@@ -2,14 +2,15 @@
 -module(cats_notify_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([expired/1, evicted/1, what_is_asked_for/1, one_message/1, interval/1, batches/1, a_slow_process/1, a_dead_process/1, not_told/1,
-         owners/1, replaced_contents/1, renewed/1, names/1, each_once/1, memory/1, info/1, explanations/1]).
+-export([expired/1, evicted/1, what_is_asked_for/1, one_message/1, interval/1, batches/1, a_slow_process/1,
+         a_dead_process/1, not_told/1, owners/1, replaced_contents/1, renewed/1, names/1, each_once/1,
+         memory/1, info/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [expired, evicted, what_is_asked_for, one_message, interval, batches, a_slow_process, a_dead_process, not_told, owners,
-     replaced_contents, renewed, names, each_once, memory, info, explanations].
+    [expired, evicted, what_is_asked_for, one_message, interval, batches, a_slow_process, a_dead_process, not_told,
+     owners, replaced_contents, renewed, names, each_once, memory, info, explanations].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -36,7 +37,8 @@ told(Table, Number, {Removed, Lost}) ->
 
 %% All kinds of keys and values, and objects of different sizes.
 objects() ->
-    [{a}, {1, 2}, {2.5, <<"text">>}, {<<"a key">>, [1, 2, {3}]}, {{tuple, 1}, #{a => <<0:8000>>}, self()}, {fun lists:map/2, make_ref()}].
+    [{a}, {1, 2}, {2.5, <<"text">>}, {<<"a key">>, [1, 2, {3}]}, {{tuple, 1}, #{a => <<0:8000>>}, self()},
+     {fun lists:map/2, make_ref()}].
 
 expired(_Config) ->
     [begin
@@ -50,11 +52,13 @@ objects_again(Table) -> cats:tab2list(Table).
 
 evicted(_Config) ->
     [begin
-         Table = cats:new(t, [Type, public, {limit, {objects, 10}}, {evict, Policy}, {notify, self(), [{interval, 5}]}]),
+         Table = cats:new(t,
+                          [Type, public, {limit, {objects, 10}}, {evict, Policy}, {notify, self(), [{interval, 5}]}]),
          [true = cats:insert(Table, {N, N}) || N <- lists:seq(1, 100)],
          {Removed, 0} = told(Table, 90),
          Left = cats:tab2list(Table),
-         ?assertEqual(lists:sort([{evicted, {N, N}} || N <- lists:seq(1, 100), not lists:member({N, N}, Left)]), Removed),
+         ?assertEqual(lists:sort([{evicted, {N, N}} || N <- lists:seq(1, 100), not lists:member({N, N}, Left)]),
+                      Removed),
          no_message()
      end || Type <- types(), Policy <- [s3_fifo, sieve, clock]].
 
@@ -249,12 +253,15 @@ info(_Config) ->
     ?assertEqual(undefined, cats:info(cats:snapshot(cats:new(t, [{ttl, 10}, {notify, Self}])), notify)).
 
 explanations(_Config) ->
-    ?assertEqual(#{2 => <<"option notify goes with ttl, idle or limit only">>}, cats_test_lib:remarks(new, [t, [{notify, self()}]])),
+    ?assertEqual(#{2 => <<"option notify goes with ttl, idle or limit only">>},
+                 cats_test_lib:remarks(new, [t, [{notify, self()}]])),
     [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{ttl, 1}, Option]]))
-     || Option <- [{notify, x}, {notify, self(), x}, {notify, self(), [x]}, {notify, self(), [{queue, 0}]}, {notify, self(), [{batch, 0}]},
-                   {notify, self(), [{interval, -1}]}, {notify, self(), [{events, []}]}, {notify, self(), [{events, [deleted]}]},
+     || Option <- [{notify, x}, {notify, self(), x}, {notify, self(), [x]}, {notify, self(), [{queue, 0}]},
+                   {notify, self(), [{batch, 0}]}, {notify, self(), [{interval, -1}]}, {notify, self(), [{events, []}]},
+                   {notify, self(), [{events, [deleted]}]},
                    {notify, self(), [{send, all}]}, {notify, self(), [{batch, 1} | x]}]],
-    ?assertEqual(#{1 => <<"the table has no option notify">>}, cats_test_lib:remarks(removed, [cats:new(t, [{ttl, 1}])])),
+    ?assertEqual(#{1 => <<"the table has no option notify">>},
+                 cats_test_lib:remarks(removed, [cats:new(t, [{ttl, 1}])])),
     Other = spawn_link(fun() -> receive stop -> ok end end),
     ?assertEqual(#{1 => <<"option notify of the table has another process">>},
                  cats_test_lib:remarks(removed, [cats:new(t, [{ttl, 1}, {notify, Other}])])),

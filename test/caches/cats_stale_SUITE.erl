@@ -1,17 +1,20 @@
-%% `cats:fetch/4' with options `ttl' and `stale': objects that are given out after their end, and renewed by one process.
+%% `cats:fetch/4' with options `ttl' and `stale': objects that are given out after their end, and renewed by one
+%% process.
 -module(cats_stale_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([fetch_without_room/0]).
--export([lifetimes/1, by_the_clock/1, gone_for_others/1, writes_end_it/1, one_process_renews/1, nobody_waits/1, a_failed_renewal/1,
-         killed_renewers/1, no_room_for_a_renewer/1, a_write_ends_a_renewal/1, slow_renewers/1, one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
+-export([lifetimes/1, by_the_clock/1, gone_for_others/1, writes_end_it/1, one_process_renews/1, nobody_waits/1,
+         a_failed_renewal/1, killed_renewers/1, no_room_for_a_renewer/1, a_write_ends_a_renewal/1, slow_renewers/1,
+         one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
          order_statistics/1, kept_as_long_as_asked/1, memory_comes_back/1, snapshots/1, counted/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal, killed_renewers, no_room_for_a_renewer,
-     a_write_ends_a_renewal, slow_renewers, one_of_two_leads, killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked,
+    [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal,
+     killed_renewers, no_room_for_a_renewer, a_write_ends_a_renewal, slow_renewers, one_of_two_leads,
+     killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked,
      memory_comes_back, snapshots, counted, explanations].
 
 init_per_suite(Config) ->
@@ -71,7 +74,9 @@ lifetimes(_Config) ->
          pass(30),
          {2, b} = cats:fetch(Table, 2, make(b), #{ttl => 50}),
          ?assertEqual(50, cats:ttl(Table, 2))
-     end || Type <- types(), Options <- [[{ttl, 100}], [{ttl, infinity}], [{limit, {objects, 100}}], [{ttl, 100}, {limit, {bytes, 50000}}]]].
+     end
+     || Type <- types(),
+        Options <- [[{ttl, 100}], [{ttl, infinity}], [{limit, {objects, 100}}], [{ttl, 100}, {limit, {bytes, 50000}}]]].
 
 by_the_clock(_Config) ->
     [begin
@@ -110,10 +115,12 @@ gone_for_others(_Config) ->
          pass(100),
          Gone = fun() ->
                         ?assertEqual({[], false, undefined, '$end_of_table', [], [], 0, false},
-                                     {cats:lookup(Table, {key, 1}), cats:member(Table, {key, 2}), cats:ttl(Table, {key, 3}),
-                                      cats:first(Table), cats:tab2list(Table), cats:select(Table, [{'_', [], ['$_']}]),
+                                     {cats:lookup(Table, {key, 1}), cats:member(Table, {key, 2}),
+                                      cats:ttl(Table, {key, 3}), cats:first(Table), cats:tab2list(Table),
+                                      cats:select(Table, [{'_', [], ['$_']}]),
                                       cats:select_count(Table, [{'_', [], [true]}]), cats:touch(Table, {key, 4}, 10)}),
-                        ?assertEqual({atomic, []}, cats_transaction:run(fun() -> cats_transaction:read(Table, {key, 5}) end)),
+                        ?assertEqual({atomic, []},
+                                     cats_transaction:run(fun() -> cats_transaction:read(Table, {key, 5}) end)),
                         ?assertEqual([[]], cats:lookup_many(Table, [{key, 6}])),
                         ?assertEqual(0, cats:info(Table, size))
                 end,
@@ -138,8 +145,8 @@ writes_end_it(_Config) ->
          ?assertEqual({1, [{key, made}]}, {cats:info(Table, size), cats:tab2list(Table)}),
          no_flights()
      end || Type <- types(), Look <- [false, true],
-            Write <- [fun(T) -> cats:delete(T, key) end, fun(T) -> cats:take(T, key) end, fun(T) -> cats:delete_all_objects(T) end,
-                      fun(T) -> cats:delete_many(T, [key]) end,
+            Write <- [fun(T) -> cats:delete(T, key) end, fun(T) -> cats:take(T, key) end,
+                      fun(T) -> cats:delete_all_objects(T) end, fun(T) -> cats:delete_many(T, [key]) end,
                       fun(T) -> cats:insert(T, {key, other}), cats:delete(T, key) end]],
     %% A new object of an insertion is not kept, unless a fetch finds it.
     [begin
@@ -166,7 +173,8 @@ one_process_renews(_Config) ->
          Old = cats:fetch(Table, key, Make, #{stale => 10000}),
          pass(100),
          Test = self(),
-         Pids = [spawn_link(fun() -> Test ! {self(), cats:fetch(Table, key, Make, #{stale => 10000})} end) || _ <- lists:seq(1, 1000)],
+         Pids = [spawn_link(fun() -> Test ! {self(), cats:fetch(Table, key, Make, #{stale => 10000})} end)
+                 || _ <- lists:seq(1, 1000)],
          Objects = lists:usort([receive {Pid, Object} -> Object end || Pid <- Pids]),
          no_flights(),
          ?assertEqual(2, counters:get(Runs, 1)),
@@ -237,9 +245,15 @@ fetch_without_room() ->
          [cats_test_lib:stop(Pid, kill) || Pid <- lists:sublist(Sleepers, Room)],
          {key, old} = cats:fetch(Table, key, never(), #{stale => 60_000})
      end || Room <- [0, 1]],
-    cats_test_lib:eventually(fun() -> [Pid || Pid <- processes(), {_, {cats_fetch, _, _}} <- [process_info(Pid, initial_call)]] =:= [] end),
+    cats_test_lib:eventually(fun() ->
+                                     [Pid || Pid <- processes(),
+                                             {_, {cats_fetch, _, _}} <- [process_info(Pid, initial_call)]] =:= []
+                             end),
     [exit(Pid, kill) || Pid <- Sleepers],
-    cats_test_lib:eventually(fun() -> {key, Value} = cats:fetch(Table, key, make(new), #{stale => 60_000}), Value =:= new end),
+    cats_test_lib:eventually(fun() ->
+                                     {key, Value} = cats:fetch(Table, key, make(new), #{stale => 60_000}),
+                                     Value =:= new
+                             end),
     no_flights(),
     ok.
 
@@ -269,7 +283,8 @@ a_write_ends_a_renewal(_Config) ->
          no_flights()
      end || Type <- types(), Look <- [false, true],
             {Stored, Write} <- [{waiter, fun(T) -> cats:delete(T, key) end}, {waiter, fun(T) -> cats:take(T, key) end},
-                                {waiter, fun(T) -> cats:delete_all_objects(T) end}, {waiter, fun(T) -> cats:delete_many(T, [key]) end},
+                                {waiter, fun(T) -> cats:delete_all_objects(T) end},
+                                {waiter, fun(T) -> cats:delete_many(T, [key]) end},
                                 {other, fun(T) -> cats:insert(T, {key, other}, #{ttl => infinity}) end}]].
 
 %% A renewer that takes too long is killed, also after a write.
@@ -306,7 +321,8 @@ one_of_two_leads(_Config) ->
                          exit(cats:fetch(Table, key, Make, #{stale => 1000}))
                  end,
          %% On one scheduler they would run one after the other.
-         Both = [spawn_opt(Fetch, [monitor, {scheduler, Scheduler}]) || Scheduler <- [1, erlang:system_info(schedulers_online)]],
+         Both = [spawn_opt(Fetch, [monitor, {scheduler, Scheduler}])
+                 || Scheduler <- [1, erlang:system_info(schedulers_online)]],
          [receive {'DOWN', Monitor, _, _, Object} -> ?assertEqual({key, old}, Object) end || {_, Monitor} <- Both],
          no_flights(),
          pass(100)
@@ -324,7 +340,10 @@ killed_at_any_instant(_Config) ->
     Options = #{stale => 100000},
     [{Key, _} = cats:fetch(Table, Key, fun(_) -> {Key, Test} end, Options) || Key <- [1, 2, 3]],
     Fetch = fun Fetch() -> {_, _} = cats:fetch(Table, rand:uniform(3), Make, Options), Fetch() end,
-    Fetches = fun() -> cats_test_lib:repeat_for(1500, fun(_) -> {_, _} = cats:fetch(Table, rand:uniform(3), Make, Options) end) end,
+    Fetches = fun() ->
+                      cats_test_lib:repeat_for(1500,
+                                               fun(_) -> {_, _} = cats:fetch(Table, rand:uniform(3), Make, Options) end)
+              end,
     Victims = fun Victims(0) -> ok;
                   Victims(N) ->
                       Pids = [spawn(Fetch) || _ <- [1, 2, 3]],
@@ -367,7 +386,8 @@ not_public(_Config) ->
          pass(100),
          Self = self(),
          ?assertEqual({key, Self}, cats:fetch(Table, key, fun(Key) -> {Key, self()} end, #{stale => 100})),
-         ?assertError(failed, begin pass(100), cats:fetch(Table, key, fun(_) -> error(failed) end, #{stale => 100}) end),
+         ?assertError(failed,
+                      begin pass(100), cats:fetch(Table, key, fun(_) -> error(failed) end, #{stale => 100}) end),
          no_flights()
      end || Access <- [protected, private]].
 
@@ -375,7 +395,10 @@ callers(_Config) ->
     Table = ended(set, 100),
     Self = self(),
     Callers = fun(Key) -> {Key, get('$callers')} end,
-    {key, old} = cats_test_lib:in_process(fun() -> put('$callers', [Self]), cats:fetch(Table, key, Callers, #{stale => 100}) end),
+    {key, old} = cats_test_lib:in_process(fun() ->
+                                                  put('$callers', [Self]),
+                                                  cats:fetch(Table, key, Callers, #{stale => 100})
+                                          end),
     cats_test_lib:eventually(fun() -> cats:lookup(Table, key) =/= [] end),
     ?assertMatch([{key, [_, Self]}], cats:lookup(Table, key)).
 
@@ -498,18 +521,21 @@ counted(_Config) ->
     cats_test_lib:eventually(fun() -> maps:get(fetches_waited, cats:stats(Table)) =:= 1 end),
     Renewer ! {go, b},
     {key, b} = receive {Waits, Object} -> Object end,
-    ?assertMatch(#{fetches_made := 2, fetches_failed := 1, fetches_waited := 1, fetches_stale := 1, expired := 1}, cats:stats(Table)),
+    ?assertMatch(#{fetches_made := 2, fetches_failed := 1, fetches_waited := 1, fetches_stale := 1, expired := 1},
+                 cats:stats(Table)),
     no_flights().
 
 explanations(_Config) ->
     Table = new(set, []),
     Plain = cats:new(t, [public]),
     NoExpiry = #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>},
-    NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at most"
-                         " 1099511627775 milliseconds or infinity, stale, at most 1099511627775 milliseconds, and retry, a boolean">>},
+    NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or "
+                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale, at most 1099511627775 "
+                         "milliseconds, and retry, a boolean">>},
     [?assertEqual({Options, NoExpiry}, {Options, cats_test_lib:remarks(fetch, [Plain, k, never(), Options])})
      || Options <- [#{ttl => 1}, #{stale => 1}, #{ttl => infinity, timeout => 1}]],
     [?assertEqual({Options, NoOptions}, {Options, cats_test_lib:remarks(fetch, [Table, k, never(), Options])})
-     || Options <- [#{ttl => 0}, #{ttl => -1}, #{ttl => 1.0}, #{stale => infinity}, #{stale => -1}, #{stale => 1, other => 1}, #{idle => 1}]],
+     || Options <- [#{ttl => 0}, #{ttl => -1}, #{ttl => 1.0}, #{stale => infinity}, #{stale => -1},
+                    #{stale => 1, other => 1}, #{idle => 1}]],
     ?assertEqual({k, v}, cats:fetch(Plain, k, make(v), #{stale => 0})),
     ?assertEqual([], cats:tab2list(Table)).

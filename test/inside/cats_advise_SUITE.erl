@@ -22,8 +22,8 @@ candidates(_Config) ->
     [?assert(Lowest =< Rate andalso Rate =< Highest andalso Bytes > 0)
      || #{lowest := Lowest, rate := Rate, highest := Highest, bytes := Bytes} <- Advice].
 
-is_of(Type, Name, #{tables := cats, options := [Type]}) -> lists:member({Type, Name}, [{ordered_set, ca}, {set, hash},
-                                                                                      {bag, hash}, {duplicate_bag, hash}]);
+is_of(Type, Name, #{tables := cats, options := [Type]}) ->
+    lists:member({Type, Name}, [{ordered_set, ca}, {set, hash}, {bag, hash}, {duplicate_bag, hash}]);
 is_of(Type, Name, #{tables := cats, options := [Type, {engine, Name}]}) -> true;
 is_of(_, _, _) -> false.
 

@@ -3,10 +3,11 @@
 -include_lib("stdlib/include/assert.hrl").
 -measures([no_scheduler_is_held]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([quiet_tree/1, quiet_hash_table/1, keys_are_in_their_strips/1, samples/1, other_engines/1, private_tables/1, bad_arguments/1,
-         hot_place_of_a_tree/1, hot_key_of_a_hash_table/1, adaptations/1, growth/1, recording_ends_with_its_process/1,
-         recordings_share/1, recorded_table_is_deleted/1, emptied_while_recorded/1, recording_a_table_without_contents/1,
-         every_call_of_a_recorded_table/1, page/1, memory/1, no_scheduler_is_held/1]).
+-export([quiet_tree/1, quiet_hash_table/1, keys_are_in_their_strips/1, samples/1, other_engines/1, private_tables/1,
+         bad_arguments/1, hot_place_of_a_tree/1, hot_key_of_a_hash_table/1, adaptations/1, growth/1,
+         recording_ends_with_its_process/1, recordings_share/1, recorded_table_is_deleted/1, emptied_while_recorded/1,
+         recording_a_table_without_contents/1, every_call_of_a_recorded_table/1, page/1,
+         memory/1, no_scheduler_is_held/1]).
 
 suite() -> [{timetrap, {minutes, 4}}].
 
@@ -29,13 +30,15 @@ sum(Key, Maps) -> lists:sum([maps:get(Key, Map) || Map <- Maps]).
 
 quiet_tree(_Config) ->
     [begin
-         #{engine := ca, strips := Strips, base_nodes := [Base], leaves := Sizes, adaptations := [], recorded := false} =
+         #{engine := ca, strips := Strips, base_nodes := [Base], leaves := Sizes,
+           adaptations := [], recorded := false} =
              Contention = cats:contention(filled([ordered_set], Number)),
          ?assertEqual(false, is_map_key(load, Contention)),
          ?assert(length(Strips) =< 64 andalso length(Strips) >= min(64, Number div 20000)),
          Leaves = sum(leaves, Strips),
          ?assertEqual({Number, Number, Leaves}, {sum(keys, Strips), maps:get(keys, Base), maps:get(leaves, Base)}),
-         ?assertEqual({Number, Leaves}, {lists:sum([Keys || {_, _, Keys} <- Sizes]), lists:sum([Of || {_, Of, _} <- Sizes])}),
+         ?assertEqual({Number, Leaves},
+                      {lists:sum([Keys || {_, _, Keys} <- Sizes]), lists:sum([Of || {_, Of, _} <- Sizes])}),
          ?assert(lists:all(fun({Slots, Of, Keys}) -> Keys =< Slots * Of end, Sizes)),
          ?assertEqual(false, is_map_key(from, Base)),
          ?assertEqual({0, sum(changes, Strips)}, {maps:get(waits, Base), maps:get(changes, Base)}),
@@ -107,7 +110,8 @@ private_tables(_Config) ->
 
 bad_arguments(_Config) ->
     Table = cats:new(table, []),
-    [?assertMatch(#{2 := _}, cats_test_lib:remarks(contention, [Table, Time])) || Time <- [-1, 1.0, infinity, 1 bsl 32, on]],
+    [?assertMatch(#{2 := _}, cats_test_lib:remarks(contention, [Table, Time]))
+     || Time <- [-1, 1.0, infinity, 1 bsl 32, on]],
     ?assertMatch(#{1 := _}, cats_test_lib:remarks(contention, [no_table_of_this_name])),
     ?assertMatch(#{1 := _}, cats_test_lib:remarks(contention, [1])),
     cats:delete(Table),
@@ -183,7 +187,8 @@ hot_key_of_a_hash_table(_Config) ->
             ?assertEqual(Changed, Strip)
     end.
 
-%% A tree that one process uses does not split. So the thresholds are such that a few reads join, and one conflict splits.
+%% A tree that one process uses does not split. So the thresholds are such that a few reads join, and one conflict
+%% splits.
 adaptations(_Config) ->
     Table = filled([ordered_set], 100000),
     {_, _} = recorded(Table, fun() -> [cats:insert(Table, {5000, self()}) || _ <- lists:seq(1, 100)] end, 200),
@@ -198,7 +203,8 @@ adaptations(_Config) ->
             ?assertEqual(lists:sort(Times), Times),
             ?assert(lists:last(Times) =< Now andalso hd(Times) > Now - 60_000_000),
             ?assert(Lost > 0 orelse length(Bases) =:= maps:get(number, lists:last(Adaptations))),
-            [?assert(is_integer(maps:get(key, Adaptation)) andalso lists:member(maps:get(kind, Adaptation), [split, join]))
+            [?assert(is_integer(maps:get(key, Adaptation))
+                     andalso lists:member(maps:get(kind, Adaptation), [split, join]))
              || Adaptation <- Adaptations],
             %% The base nodes that a split made begin at its key.
             [?assert(lists:member(Key, [From || #{from := From} <- Bases]))
@@ -300,7 +306,8 @@ every_call_of_a_recorded_table(_Config) ->
               [{1, 1}] = cats:lookup(Use, 1),
               true = cats:delete(Use, 1),
               [] = cats:lookup(Use, 1),
-              Others = cats_test_lib:in_process(fun() -> {catch cats:lookup(Use, 1), catch cats:insert(Use, {2, 2})} end),
+              Others =
+                  cats_test_lib:in_process(fun() -> {catch cats:lookup(Use, 1), catch cats:insert(Use, {2, 2})} end),
               case {Access, Others} of
                   {public, {[], true}} -> cats:delete(Use, 2);
                   {protected, {[], {'EXIT', {badarg, _}}}} -> ok;
@@ -335,7 +342,8 @@ page(_Config) ->
          ?assertEqual(nomatch, binary:match(Json, <<"secret_key">>)),
          ?assertNotEqual(nomatch, binary:match(Json, <<"\"contention\":{\"adaptations\":[">>))
      end || Type <- [set, ordered_set]],
-    #{contention := null} = cats_web_data:table(cats_stats:identifier(cats:info(cats:new(table, [{engine, std_hash}]), id))).
+    #{contention := null} =
+        cats_web_data:table(cats_stats:identifier(cats:info(cats:new(table, [{engine, std_hash}]), id))).
 
 until_seen(Table, Watcher) ->
     case cats_web_data:table(cats_stats:identifier(Table)) of
@@ -355,15 +363,18 @@ memory(_Config) ->
         recorded(Table, fun() -> [cats:insert(Table, {rand:uniform(200), self()}) || _ <- lists:seq(1, 100)] end, 50),
     ?assert(length(Places) =< 256 andalso length(Meetings) =< 256),
     timer:sleep(10),
-    ?assert((cats:info(Table, memory) - Bytes) * erlang:system_info(wordsize) < 64 * 1024 + 2048 * erlang:system_info(schedulers)).
+    ?assert((cats:info(Table, memory) - Bytes) * erlang:system_info(wordsize)
+            < 64 * 1024 + 2048 * erlang:system_info(schedulers)).
 
-%% No slice of the view takes a scheduler long. Also counts those of another table, so that one late slice does not matter.
+%% No slice of the view takes a scheduler long. Also counts those of another table, so that one late slice does not
+%% matter.
 no_scheduler_is_held(_Config) ->
     [begin
          Table = filled([Type], 1000000),
          Slices = slices(Table, [], []),
          Longest = lists:nth(length(Slices) * 9 div 10 + 1, lists:sort(Slices)),
-         ct:log("~p slices of ~p: nine in ten take at most ~p us, the longest ~p us", [length(Slices), Type, Longest, lists:max(Slices)]),
+         ct:log("~p slices of ~p: nine in ten take at most ~p us, the longest ~p us",
+                [length(Slices), Type, Longest, lists:max(Slices)]),
          ?assert(Longest < 1000)
      end || Type <- [set, ordered_set]].
 

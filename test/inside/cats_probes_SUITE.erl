@@ -1,4 +1,5 @@
-%% The static probes of the native library, as `readelf' reads their notes, and what the guide and the scripts say of them.
+%% The static probes of the native library, as `readelf' reads their notes, and what the guide and the scripts say of
+%% them.
 -module(cats_probes_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).

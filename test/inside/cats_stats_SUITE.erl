@@ -4,8 +4,9 @@
 -measures([waits_and_adaptation]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
-         long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1, kept_when_emptied/1,
-         tables_that_are_gone/1, removals/1, garbage/1, list_on_the_terminal/1, top/1, top_of_another_node/1, memory/1]).
+         long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1,
+         kept_when_emptied/1, tables_that_are_gone/1, removals/1, garbage/1, list_on_the_terminal/1, top/1,
+         top_of_another_node/1, memory/1]).
 -export([contend/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -43,10 +44,12 @@ operations_of_the_owner(_Config) ->
          Table = cats:new(counted_by_name, [Type, private, {stats, true} | Options]),
          %% A table without contents of its own is looked at more closely.
          cats:insert(Table, {1, a}),
-         ?assertEqual(access, cats_test_lib:in_process(fun() -> cats_test_lib:cause(fun() -> cats:lookup(Table, 1) end) end)),
+         ?assertEqual(access,
+                      cats_test_lib:in_process(fun() -> cats_test_lib:cause(fun() -> cats:lookup(Table, 1) end) end)),
          cats:delete(Table)
      end || Type <- types(), Options <- [[named_table], []]],
-    [every_operation(cats:new(table, [Type, Access, {stats, true}])) || Type <- types(), Access <- [private, protected]].
+    [every_operation(cats:new(table, [Type, Access, {stats, true}]))
+     || Type <- types(), Access <- [private, protected]].
 
 every_operation(Table) ->
     Steps = [{fun() -> cats:insert(Table, {1, a}) end, #{inserts => 1}},
@@ -60,8 +63,10 @@ every_operation(Table) ->
              {fun() -> cats:member(Table, x) end, #{lookups => 1, misses => 1}},
              {fun() -> cats:lookup_element(Table, 1, 2) end, #{lookups => 1, hits => 1}},
              {fun() -> cats:lookup_element(Table, x, 2, b) end, #{lookups => 1, misses => 1}},
-             {fun() -> cats_test_lib:cause(fun() -> cats:lookup_elements(Table, x, [2]) end) end, #{lookups => 1, misses => 1}},
-             {fun() -> cats:lookup_many(Table, [x | lists:seq(1, 900)]) end, #{lookups => 901, hits => 900, misses => 1}},
+             {fun() -> cats_test_lib:cause(fun() -> cats:lookup_elements(Table, x, [2]) end) end,
+              #{lookups => 1, misses => 1}},
+             {fun() -> cats:lookup_many(Table, [x | lists:seq(1, 900)]) end,
+              #{lookups => 901, hits => 900, misses => 1}},
              {fun() -> cats:first(Table) end, #{steps => 1}},
              {fun() -> cats:next(Table, 1) end, #{steps => 1}},
              {fun() -> cats:next_lookup(Table, 1) end, #{steps => 1}},
@@ -155,14 +160,16 @@ waits_and_adaptation(_Config) ->
          cats:insert(Table, [{N, 0} || N <- lists:seq(1, 1000)]),
          #{waits := 0, busy := 0, reads_repeated := 0} = cats:stats(Table),
          contend(Table),
-         #{waits := Waits, waits_by_length := Classes, wait_time := Time, waits_given_up := GivenUp} = cats:stats(Table),
+         #{waits := Waits, waits_by_length := Classes, wait_time := Time,
+           waits_given_up := GivenUp} = cats:stats(Table),
          ?assertEqual(Waits, lists:sum([Number || {_, Number} <- Classes])),
          ?assertEqual([1, 4, 16, 64, 256, infinity], [Below || {Below, _} <- Classes]),
          ?assert(Time * 1000 >= 0),
          ?assert(GivenUp =< Waits)
      end || Type <- [set, ordered_set]].
 
-%% @doc Lets processes write to the same few keys, and one to them and others at once, until one has waited, for a minute at most.
+%% @doc Lets processes write to the same few keys, and one to them and others at once, until one has waited, for a
+%% minute at most.
 contend(Table) -> contend(Table, erlang:monotonic_time(millisecond) + 60000).
 
 contend(Table, Deadline) ->
@@ -276,10 +283,12 @@ top(_Config) ->
     Worker = spawn(fun() -> lookups(Busy) end),
     Lists = fun(Options) ->
                     Options1 = maps:merge(#{rounds => 1, interval => 200, lines => 3}, Options),
-                    [_Head, _Titles | Lines] = string:lexemes(cats_observer_SUITE:printed(fun() -> cats_top:start(Options1) end), "\n"),
+                    [_Head, _Titles | Lines] =
+                        string:lexemes(cats_observer_SUITE:printed(fun() -> cats_top:start(Options1) end), "\n"),
                     [string:lexemes(Line, " ") || Line <- Lines]
             end,
-    [["busy_table", "set", "0", "0", _Memory, _Unit, "0", "0", "0", "0", Rate, "0", "0%"] | _] = Lists(#{sort => operations}),
+    [["busy_table", "set", "0", "0", _Memory, _Unit, "0", "0", "0", "0", Rate, "0", "0%"] | _] =
+        Lists(#{sort => operations}),
     ?assert(list_to_integer(Rate) > 0),
     [["large_table", "set", "20000", "0", _, "KiB", "0", "0", "0", "0", "-", "-", "-"] | _] = Lists(#{sort => size}),
     ?assertEqual(3, length(Lists(#{sort => memory}))),
@@ -293,7 +302,8 @@ top(_Config) ->
     ?assertEqual(3 + 5, length(Lists(#{rounds => 2}))),
     exit(Worker, kill),
     [?assertError({badarg, _}, cats_top:start(Options))
-     || Options <- [#{sort => name}, #{interval => 0}, #{lines => 0}, #{rounds => 0}, #{node => "node"}, #{nodes => node()}]].
+     || Options <- [#{sort => name}, #{interval => 0}, #{lines => 0}, #{rounds => 0},
+                    #{node => "node"}, #{nodes => node()}]].
 
 lookups(Table) ->
     [] = cats:lookup(Table, a),
@@ -308,7 +318,8 @@ grow(Table, Number) ->
 
 %% By keys, until q is typed.
 top_of_another_node(_Config) ->
-    {Written, ok} = cats_test_lib:with_input(["s\n", "x\n", "q\n"], fun() -> cats_top:start(#{node => node(), interval => 100}) end),
+    {Written, ok} = cats_test_lib:with_input(["s\n", "x\n", "q\n"],
+                                             fun() -> cats_top:start(#{node => node(), interval => 100}) end),
     ?assert(is_list(Written)),
     ?assertError({erpc, noconnection}, cats_top:start(#{node => 'no_such@node', rounds => 1})).
 

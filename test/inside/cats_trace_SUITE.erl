@@ -2,15 +2,17 @@
 -module(cats_trace_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([tables_and_calls/1, waits/1, convoy/1, adaptations_and_memory/1, lost/1, schedulers_and_monitor/1, monitor_of_others/1,
-         accounting_of_others/1, one_at_a_time/1, time/1, killed_starter/1, killed_trace/1, chosen_tables/1, chosen_events/1,
-         open_call/1, names/1, files/1, bad_options/1, many_events/1, names_of_busy_processes/1]).
+-export([tables_and_calls/1, waits/1, convoy/1, adaptations_and_memory/1, lost/1, schedulers_and_monitor/1,
+         monitor_of_others/1, accounting_of_others/1, one_at_a_time/1, time/1, killed_starter/1, killed_trace/1,
+         chosen_tables/1, chosen_events/1, open_call/1, names/1, files/1, bad_options/1, many_events/1,
+         names_of_busy_processes/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [tables_and_calls, waits, convoy, adaptations_and_memory, lost, schedulers_and_monitor, monitor_of_others, accounting_of_others,
-     one_at_a_time, time, killed_starter, killed_trace, chosen_tables, chosen_events, open_call, names, files, bad_options, many_events, names_of_busy_processes].
+    [tables_and_calls, waits, convoy, adaptations_and_memory, lost, schedulers_and_monitor, monitor_of_others,
+     accounting_of_others, one_at_a_time, time, killed_starter, killed_trace, chosen_tables, chosen_events, open_call,
+     names, files, bad_options, many_events, names_of_busy_processes].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
 
@@ -31,14 +33,17 @@ traced(Options, Function, Config) ->
 
 read({ok, #{trace := File, lost := Lost} = Result}) ->
     {ok, Text} = file:read_file(File),
-    #{<<"traceEvents">> := Events, <<"otherData">> := #{<<"lost">> := Lost, <<"microseconds">> := Length}} = cats_web_SUITE:decoded(Text),
+    #{<<"traceEvents">> := Events,
+      <<"otherData">> := #{<<"lost">> := Lost, <<"microseconds">> := Length}} = cats_web_SUITE:decoded(Text),
     Shown = [Event || #{<<"ph">> := Phase} = Event <- Events, Phase =/= <<"M">>],
     well_formed(Shown, [Event || #{<<"ph">> := <<"M">>} = Event <- Events], Length),
     {Result, Shown}.
 
-%% As the format wants it, and Perfetto: with known tracks, in order, and each complete event within that around it or beside it.
+%% As the format wants it, and Perfetto: with known tracks, in order, and each complete event within that around it or
+%% beside it.
 well_formed(Events, Meta, Length) ->
-    Tracks = [Track || #{<<"name">> := <<"thread_name">>, <<"tid">> := Track, <<"args">> := #{<<"name">> := _}} <- Meta],
+    Tracks = [Track
+              || #{<<"name">> := <<"thread_name">>, <<"tid">> := Track, <<"args">> := #{<<"name">> := _}} <- Meta],
     ?assertEqual(lists:usort(Tracks), lists:sort(Tracks)),
     [begin
          ?assertMatch(#{<<"name">> := _, <<"cat">> := _, <<"pid">> := 1, <<"args">> := #{}}, Event),
@@ -49,7 +54,8 @@ well_formed(Events, Meta, Length) ->
      end || Event <- Events],
     Times = [Time || #{<<"ts">> := Time} <- Events],
     ?assertEqual(lists:sort(Times), Times),
-    [nested([{From, From + Duration} || #{<<"ph">> := <<"X">>, <<"tid">> := Of, <<"ts">> := From, <<"dur">> := Duration} <- Events,
+    [nested([{From, From + Duration}
+             || #{<<"ph">> := <<"X">>, <<"tid">> := Of, <<"ts">> := From, <<"dur">> := Duration} <- Events,
                                         Of =:= Track], []) || Track <- Tracks].
 
 %% A microsecond has three decimals.
@@ -61,7 +67,8 @@ nested([], _Open) -> ok.
 
 %% The events of this category, on this table.
 of_table(Category, Table, Events) ->
-    [Event || #{<<"cat">> := One, <<"args">> := #{<<"table">> := Of}} = Event <- Events, One =:= Category, Of =:= Table].
+    [Event
+     || #{<<"cat">> := One, <<"args">> := #{<<"table">> := Of}} = Event <- Events, One =:= Category, Of =:= Table].
 
 names_of(Events) -> [Name || #{<<"name">> := Name} <- Events].
 
@@ -80,7 +87,8 @@ tables_and_calls(Config) ->
                             cats:give_away(trace_two, Other, none),
                             cats_test_lib:run_in(Other, fun() -> cats:delete(trace_two) end)
                     end, Config),
-    ?assertEqual([<<"created">>, <<"renamed">>, <<"given">>, <<"deleted">>], names_of(of_table(<<"table">>, <<"trace_two">>, Events))),
+    ?assertEqual([<<"created">>, <<"renamed">>, <<"given">>, <<"deleted">>],
+                 names_of(of_table(<<"table">>, <<"trace_two">>, Events))),
     [#{<<"name">> := <<"insert">>, <<"dur">> := Time, <<"args">> := #{<<"process">> := Self, <<"returned">> := true}}]
         = [Call || #{<<"name">> := <<"insert">>} = Call <- of_table(<<"call">>, <<"trace_two">>, Events)],
     ?assert(Time > 100),
@@ -109,7 +117,9 @@ waits(Config) ->
 convoy(Config) ->
     {_, Events} = traced(#{ring => 50000, events => [waits, calls]}, fun() -> convoy() end, Config),
     Waits = of_table(<<"wait">>, <<"trace_convoy">>, Events),
-    ?assertNotEqual([], [Wait || #{<<"args">> := #{<<"meanwhile">> := <<"insert on dirty CPU ", _/binary>>}} = Wait <- Waits]),
+    ?assertNotEqual([],
+                    [Wait
+                     || #{<<"args">> := #{<<"meanwhile">> := <<"insert on dirty CPU ", _/binary>>}} = Wait <- Waits]),
     ?assertNotEqual([], [Wait || #{<<"args">> := #{<<"got">> := false, <<"process">> := _}} = Wait <- Waits]),
     Waiting = lists:usort([Process || #{<<"args">> := #{<<"process">> := Process}} <- Waits]),
     ?assert(length(Waiting) > 1).
@@ -139,12 +149,14 @@ adaptations_and_memory(Config) ->
     ?assert(lists:member(<<"grow">>, Adaptations)),
     ?assert(lists:member(<<"shrink">>, Adaptations)),
     Memory = [Event || #{<<"cat">> := <<"memory">>} = Event <- Events],
-    [?assert(lists:member(Name, names_of(Memory)), Name) || Name <- [<<"retire">>, <<"reclaim">>, <<"retire contents">>]].
+    [?assert(lists:member(Name, names_of(Memory)), Name)
+     || Name <- [<<"retire">>, <<"reclaim">>, <<"retire contents">>]].
 
 %% The oldest events of a thread go, and the result tells how many.
 lost(Config) ->
     {#{lost := Lost, events := Number}, Events} =
-        traced(#{ring => 16, events => [tables]}, fun() -> [cats:delete(cats:new(trace_lost, [])) || _ <- lists:seq(1, 1000)] end, Config),
+        traced(#{ring => 16, events => [tables]},
+               fun() -> [cats:delete(cats:new(trace_lost, [])) || _ <- lists:seq(1, 1000)] end, Config),
     ?assert(Lost >= 2000 - 16 * erlang:system_info(schedulers)),
     ?assertEqual(Number, length(Events)),
     ?assert(Number =< 16 * erlang:system_info(schedulers)),
@@ -154,7 +166,8 @@ lost(Config) ->
 schedulers_and_monitor(Config) ->
     {_, Events} = traced(#{events => [schedulers, monitor]},
                          fun() ->
-                                 {_, Monitor} = spawn_monitor(fun() -> spin(erlang:monotonic_time(millisecond) + 400) end),
+                                 {_, Monitor} =
+                                     spawn_monitor(fun() -> spin(erlang:monotonic_time(millisecond) + 400) end),
                                  receive {'DOWN', Monitor, _, _, _} -> ok end,
                                  collect_garbage(100)
                          end, Config),
@@ -163,8 +176,10 @@ schedulers_and_monitor(Config) ->
      || N <- lists:seq(1, erlang:system_info(schedulers))],
     [?assert(abs(lists:sum(maps:values(Arguments)) - 100) < 0.1) || {_, Arguments} <- Shares],
     ?assert(lists:any(fun({_, #{<<"emulator">> := Share}}) -> Share > 1 end, Shares)),
-    ?assertNotEqual([], [Event || #{<<"cat">> := <<"monitor">>, <<"name">> := <<"long gc">>, <<"args">> := #{<<"process">> := _}} = Event
-                                      <- Events]),
+    ?assertNotEqual([],
+                    [Event
+                     || #{<<"cat">> := <<"monitor">>, <<"name">> := <<"long gc">>,
+                          <<"args">> := #{<<"process">> := _}} = Event <- Events]),
     %% Nothing stays.
     ?assertEqual(undefined, erlang:system_monitor()),
     ?assertEqual(false, erlang:system_flag(microstate_accounting, false)).
@@ -254,7 +269,8 @@ killed_trace(Config) ->
 
 chosen_tables(Config) ->
     [One, Other] = [cats:new(Name, [public]) || Name <- [trace_wanted, trace_unwanted]],
-    {_, Events} = traced(#{tables => [One]}, fun() -> [cats:insert(Table, {N, N}) || Table <- [One, Other], N <- lists:seq(1, 1000)] end,
+    {_, Events} = traced(#{tables => [One]},
+                         fun() -> [cats:insert(Table, {N, N}) || Table <- [One, Other], N <- lists:seq(1, 1000)] end,
                          Config),
     ?assertNotEqual([], of_table(<<"adaptation">>, <<"trace_wanted">>, Events)),
     ?assertEqual([<<"trace_wanted">>], lists:usort([Table || #{<<"args">> := #{<<"table">> := Table}} <- Events])),
@@ -267,8 +283,10 @@ chosen_events(Config) ->
                                  cats:insert(Table, [{N} || N <- lists:seq(1, 100000)]),
                                  cats:delete(Table)
                          end, Config),
-    ?assertEqual([<<"adaptation">>], lists:usort([Category || #{<<"cat">> := Category, <<"args">> := #{<<"table">> := <<"trace_some">>}}
-                                                                  <- Events, Category =/= <<"table">>])),
+    ?assertEqual([<<"adaptation">>],
+                 lists:usort([Category
+                              || #{<<"cat">> := Category, <<"args">> := #{<<"table">> := <<"trace_some">>}} <- Events,
+                                 Category =/= <<"table">>])),
     ?assertEqual([], [Event || #{<<"cat">> := Category} = Event <- Events,
                                lists:member(Category, [<<"call">>, <<"wait">>, <<"scheduler">>])]).
 
@@ -285,20 +303,23 @@ open_call(Config) ->
               {_, Events} = read(cats_trace:stop(Trace, Name)),
               exit(Caller, kill),
               receive {'DOWN', Monitor, _, _, _} -> ok end,
-              [] =/= [Call || #{<<"args">> := #{<<"unfinished">> := true}} = Call <- of_table(<<"call">>, <<"trace_open">>, Events)]
+              [] =/= [Call || #{<<"args">> := #{<<"unfinished">> := true}} = Call
+                                  <- of_table(<<"call">>, <<"trace_open">>, Events)]
       end),
     cats:delete(Table).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Files
 
-%% Names of all kinds, and several tables of one name. What is in the page is what is in the file, and it comes from nowhere else.
+%% Names of all kinds, and several tables of one name. What is in the page is what is in the file, and it comes from
+%% nowhere else.
 names(Config) ->
     Names = ['</script><b>"x"', 'a\\b\n', '\x{1F600}', ''],
     {#{trace := File, page := Page}, Events} =
         traced(#{}, fun() -> [cats:delete(cats:new(Name, [])) || Name <- Names, _ <- [1, 2]] end, Config),
     Shown = [Name || #{<<"name">> := <<"created">>, <<"args">> := #{<<"table">> := Name}} <- Events],
-    ?assertEqual(lists:sort([unicode:characters_to_binary(io_lib:format("~tp (~b)", [Name, N])) || Name <- Names, N <- [1, 2]]),
+    ?assertEqual(lists:sort([unicode:characters_to_binary(io_lib:format("~tp (~b)", [Name, N]))
+                             || Name <- Names, N <- [1, 2]]),
                  lists:sort(Shown)),
     {ok, Trace} = file:read_file(File),
     {ok, Html} = file:read_file(Page),
@@ -324,32 +345,37 @@ files(Config) ->
 
 bad_options(_Config) ->
     [?assertError({badarg, _}, cats_trace:start(Options))
-     || Options <- [[], #{seconds => 0}, #{seconds => 3601}, #{ring => 15}, #{ring => 1.0}, #{events => [wait]}, #{events => waits},
-                    #{tables => [no_such_table]}, #{tables => trace}, #{tables => [make_ref()]}, #{tables => [17]}, #{table => all}]].
+     || Options <- [[], #{seconds => 0}, #{seconds => 3601}, #{ring => 15}, #{ring => 1.0}, #{events => [wait]},
+                    #{events => waits}, #{tables => [no_such_table]}, #{tables => trace}, #{tables => [make_ref()]},
+                    #{tables => [17]}, #{table => all}]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Many events
 
 %% The work grows with the number of events, whatever they are, and whether they have anything in common.
 many_events(_Config) ->
-    Kinds = [wait, busy, read_again, split, join, grow, shrink, slice, call_begin, call, retire, reclaim, retire_contents,
-             reclaim_contents, contents, created, renamed, given, deleted],
+    Kinds = [wait, busy, read_again, split, join, grow, shrink, slice, call_begin, call, retire, reclaim,
+             retire_contents, reclaim_contents, contents, created, renamed, given, deleted],
     Cases = [{[Kind], Common} || Kind <- Kinds, Common <- [true, false]]
-        ++ [{[contents, wait], true}, {[created, contents, wait, call], false}, {[call_begin, slice, wait, busy], true}],
+        ++ [{[contents, wait], true}, {[created, contents, wait, call], false},
+            {[call_begin, slice, wait, busy], true}],
     [begin
          [Few, Many] = [work(Events, Common, Number) || Number <- [300, 9000]],
          ct:log("~p, in common: ~p: ~b and ~b reductions", [Events, Common, Few, Many]),
          ?assert(Many < 60 * Few, {Events, Common, Few, Many})
      end || {Events, Common} <- Cases].
 
-%% The reductions for so many events of these kinds in turn. They have subjects in common or not, and all the tables are wanted.
+%% The reductions for so many events of these kinds in turn. They have subjects in common or not, and all the tables are
+%% wanted.
 work(Kinds, Common, Number) ->
     Subject = fun(N) -> if Common -> 1; true -> N end end,
     Event = fun(N, Kind) -> event(Kind, 1000 * N, Subject(N div length(Kinds))) end,
-    Events = [Event(N, Kind) || {N, Kind} <- lists:zip(lists:seq(1, Number), lists:sublist(in_turn(Kinds, Number), Number))],
+    Events = [Event(N, Kind)
+              || {N, Kind} <- lists:zip(lists:seq(1, Number), lists:sublist(in_turn(Kinds, Number), Number))],
     {Some, Others} = lists:partition(fun(One) -> element(2, One) rem 2000 =:= 0 end, Events),
-    Collected = #{length => 1.0 * Number, threads => [{<<"1_scheduler">>, Some}, {<<"2_scheduler">>, Others}], lost => 0, known => [],
-                  wanted => [0 | lists:seq(1, Number)], samples => [], told => [], left_out => []},
+    Collected = #{length => 1.0 * Number, threads => [{<<"1_scheduler">>, Some}, {<<"2_scheduler">>, Others}],
+                  lost => 0, known => [], wanted => [0 | lists:seq(1, Number)], samples => [],
+                  told => [], left_out => []},
     {Pid, Ref} = spawn_monitor(fun() ->
                                        {reductions, Before} = process_info(self(), reductions),
                                        {Found, _} = cats_trace_file:events(Collected),

@@ -3,14 +3,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([decoded/1]).
--export([page/1, node/1, tables/1, table/1, json/1, metrics/1, metrics_of_odd_names/1, dashboard/1, token/1, names_of_the_host/1,
-         bad_options/1, only_reads/1, odd_requests/1, connections/1, slow_clients/1, many_tables/1, stopped/1]).
+-export([page/1, node/1, tables/1, table/1, json/1, metrics/1, metrics_of_odd_names/1, dashboard/1, token/1,
+         names_of_the_host/1, bad_options/1, only_reads/1, odd_requests/1, connections/1,
+         slow_clients/1, many_tables/1, stopped/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [page, node, tables, table, json, metrics, metrics_of_odd_names, dashboard, token, names_of_the_host, bad_options, only_reads,
-     odd_requests, connections, slow_clients, many_tables, stopped].
+    [page, node, tables, table, json, metrics, metrics_of_odd_names, dashboard, token, names_of_the_host, bad_options,
+     only_reads, odd_requests, connections, slow_clients, many_tables, stopped].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
 
@@ -93,7 +94,8 @@ string(Text, Before) ->
     case Rest of
         <<$", After/binary>> when Before =:= <<>> -> {Plain, After};
         <<$", After/binary>> -> {<<Before/binary, Plain/binary>>, After};
-        <<"\\u", Hex:4/binary, After/binary>> -> string(After, <<Before/binary, Plain/binary, (binary_to_integer(Hex, 16))/utf8>>);
+        <<"\\u", Hex:4/binary, After/binary>> ->
+            string(After, <<Before/binary, Plain/binary, (binary_to_integer(Hex, 16))/utf8>>);
         <<$\\, C, After/binary>> when C =:= $"; C =:= $\\; C =:= $/ -> string(After, <<Before/binary, Plain/binary, C>>)
     end.
 
@@ -140,7 +142,8 @@ matches(Text, Pattern) ->
 
 node(Config) ->
     Name = atom_to_binary(erlang:node()),
-    ?assertMatch(#{<<"node">> := Name, <<"tables">> := Tables, <<"memory">> := #{<<"total">> := Total, <<"cats">> := Cats}}
+    ?assertMatch(#{<<"node">> := Name, <<"tables">> := Tables,
+                   <<"memory">> := #{<<"total">> := Total, <<"cats">> := Cats}}
                    when is_integer(Tables) andalso Cats =< Total, json_of("/api/node", Config)).
 
 tables(Config) ->
@@ -163,7 +166,8 @@ tables(Config) ->
               ?assertEqual(lists:reverse(lists:sort(Memory)), Memory),
               #{<<"tables">> := [First | _]} = json_of("/api/tables?sort=operations", Config),
               ?assertMatch(#{<<"name">> := <<"web_one">>}, First),
-              [?assertMatch({400, _, _}, get("/api/tables?sort=" ++ Sort, Config)) || Sort <- ["", "no_such_order_of_tables", "%ff"]]
+              [?assertMatch({400, _, _}, get("/api/tables?sort=" ++ Sort, Config))
+               || Sort <- ["", "no_such_order_of_tables", "%ff"]]
       end).
 
 table(Config) ->
@@ -173,15 +177,17 @@ table(Config) ->
                    Table = cats:new(web_table, [Type, public]),
                    cats:insert(Table, [{N, N} || N <- lists:seq(1, 100)]),
                    Path = "/api/table?id=" ++ uri_string:quote(ref_to_list(Table)),
-                   #{<<"name">> := <<"web_table">>, <<"structure">> := Structure, <<"owner">> := #{<<"pid">> := Pid}} = json_of(Path, Config),
+                   #{<<"name">> := <<"web_table">>, <<"structure">> := Structure,
+                     <<"owner">> := #{<<"pid">> := Pid}} = json_of(Path, Config),
                    ?assertEqual(list_to_binary(pid_to_list(self())), Pid),
                    ?assertEqual(Known, lists:sort(maps:keys(Structure))),
                    cats:delete(Table),
                    ?assertMatch({404, _, _}, get(Path, Config))
                end || {Type, Known} <- [{ordered_set, [<<"base_nodes">>, <<"depth">>, <<"route_nodes">>]},
-                                        {bag, [<<"average">>, <<"buckets">>, <<"deviation">>, <<"expected_deviation">>, <<"least">>,
-                                               <<"most">>]}]],
-              [?assertMatch({404, _, _}, get("/api/table" ++ Query, Config)) || Query <- ["", "?id", "?id=x", "?id=%23Ref%3C0.1.2.3%3E"]],
+                                        {bag, [<<"average">>, <<"buckets">>, <<"deviation">>, <<"expected_deviation">>,
+                                               <<"least">>, <<"most">>]}]],
+              [?assertMatch({404, _, _}, get("/api/table" ++ Query, Config))
+               || Query <- ["", "?id", "?id=x", "?id=%23Ref%3C0.1.2.3%3E"]],
               %% A table without an owner.
               {Owner, Kept} = cats_test_lib:spawn_owner(fun() -> cats:new(web_kept, [named_table, {heir, keep}]) end),
               exit(Owner, kill),
@@ -192,10 +198,13 @@ table(Config) ->
       end).
 
 json(_Config) ->
-    Texts = [[C] || C <- lists:seq(0, 300)] ++ ["", "\"\\/", [16#2028], [16#2029], [16#ffff], [16#10ffff], <<"é"/utf8>>],
-    [?assertEqual(unicode:characters_to_binary(Text), decoded(iolist_to_binary(cats_web_data:json(Text)))) || Text <- Texts],
+    Texts = [[C] || C <- lists:seq(0, 300)]
+        ++ ["", "\"\\/", [16#2028], [16#2029], [16#ffff], [16#10ffff], <<"é"/utf8>>],
+    [?assertEqual(unicode:characters_to_binary(Text), decoded(iolist_to_binary(cats_web_data:json(Text))))
+     || Text <- Texts],
     ?assertEqual(#{<<"a">> => [1, -2.5, true, null, #{}], <<"b">> => []},
-                 decoded(iolist_to_binary(cats_web_data:json(#{a => {list, [1, -2.5, true, null, #{}]}, b => {list, []}})))).
+                 decoded(iolist_to_binary(cats_web_data:json(#{a => {list, [1, -2.5, true, null, #{}]},
+                                                               b => {list, []}})))).
 
 %% --- The text format of Prometheus, version 0.0.4 ---
 
@@ -217,8 +226,10 @@ metrics(Config) ->
               ?assertEqual(float(length(cats:all())), Value(<<"cats_tables">>, [])),
               ?assertEqual(0.0, Value(<<"cats_table_lock_wait_seconds_bucket">>, [Table, {<<"le">>, <<"+Inf">>}])),
               %% A bucket has those of all buckets before it.
-              Buckets = [Value(<<"cats_table_lock_wait_seconds_bucket">>, [{<<"table">>, <<"web_contended">>}, {<<"le">>, Below}])
-                         || Below <- [<<"0.000001">>, <<"0.000004">>, <<"0.000016">>, <<"0.000064">>, <<"0.000256">>, <<"+Inf">>]],
+              Buckets = [Value(<<"cats_table_lock_wait_seconds_bucket">>,
+                               [{<<"table">>, <<"web_contended">>}, {<<"le">>, Below}])
+                         || Below <- [<<"0.000001">>, <<"0.000004">>, <<"0.000016">>, <<"0.000064">>,
+                                      <<"0.000256">>, <<"+Inf">>]],
               ?assertEqual(lists:sort(Buckets), Buckets),
               ?assert(lists:last(Buckets) > 0)
       end).
@@ -266,11 +277,13 @@ line(<<"# TYPE ", Rest/binary>>, {Samples, Types, {help, Name}}) ->
     {Samples, Types#{Name => Type}, Name};
 line(Sample, {Samples, Types, Family}) ->
     {match, [Name, Braces, Number]} =
-        re:run(Sample, "^([a-zA-Z_:][a-zA-Z0-9_:]*)((?:\\{.*\\})?) ([0-9.e+-]+)$", [{capture, all_but_first, binary}, unicode]),
+        re:run(Sample, "^([a-zA-Z_:][a-zA-Z0-9_:]*)((?:\\{.*\\})?) ([0-9.e+-]+)$",
+               [{capture, all_but_first, binary}, unicode]),
     ?assertEqual(Family, family(Name, maps:get(Family, Types))),
     Key = {Name, lists:sort(labels(Braces))},
     ?assertNot(is_map_key(Key, Samples)),
-    {Samples#{Key => try binary_to_float(Number) catch error:badarg -> float(binary_to_integer(Number)) end}, Types, Family}.
+    {Samples#{Key => try binary_to_float(Number) catch error:badarg -> float(binary_to_integer(Number)) end},
+     Types, Family}.
 
 family(Name, <<"histogram">>) -> re:replace(Name, "_(bucket|sum|count)$", "", [{return, binary}]);
 family(Name, _Type) -> Name.
@@ -280,7 +293,8 @@ labels(<<${, Rest/binary>>) -> label(Rest).
 
 label(Text) ->
     {match, [Name, Value, Rest]} =
-        re:run(Text, "^([a-zA-Z_][a-zA-Z0-9_]*)=\"((?:[^\"\\\\\n]|\\\\[\\\\\"n])*)\"(.*)$", [{capture, all_but_first, binary}, unicode, dotall]),
+        re:run(Text, "^([a-zA-Z_][a-zA-Z0-9_]*)=\"((?:[^\"\\\\\n]|\\\\[\\\\\"n])*)\"(.*)$",
+               [{capture, all_but_first, binary}, unicode, dotall]),
     Plain = lists:foldl(fun({From, To}, V) -> binary:replace(V, From, To, [global]) end, Value,
                         [{<<"\\\\">>, <<0>>}, {<<"\\\"">>, <<"\"">>}, {<<"\\n">>, <<"\n">>}, {<<0>>, <<"\\">>}]),
     case Rest of
@@ -291,7 +305,8 @@ label(Text) ->
 %% Counters end in _total, and the buckets of a histogram grow up to its count.
 check(Name, Labels, Value, Types, Samples) ->
     case Types of
-        #{Name := <<"counter">>} -> ?assertEqual(<<"_total">>, binary:part(Name, byte_size(Name), -6)), ?assert(Value >= 0);
+        #{Name := <<"counter">>} ->
+            ?assertEqual(<<"_total">>, binary:part(Name, byte_size(Name), -6)), ?assert(Value >= 0);
         #{Name := <<"gauge">>} -> ok;
         #{} ->
             Family = family(Name, <<"histogram">>),
@@ -316,10 +331,12 @@ token(_Config) ->
      || Path <- Paths, {Query, Headers} <- [{"", []}, {"?token=", []}, {"?token", []}, {"?token=a_secret-123", []},
                                             {"?token=a_secret-12345", []}, {"?token=A_SECRET-1234", []},
                                             {"?token=%61_secret-123%00", []},
-                                            {"", [{"authorization", "Bearer x"}]}, {"", [{"authorization", "Basic a_secret-1234"}]},
+                                            {"", [{"authorization", "Bearer x"}]},
+                                            {"", [{"authorization", "Basic a_secret-1234"}]},
                                             {"?token=a_secret-1234", [{"authorization", "Bearer wrong"}]}]],
     [?assertMatch({200, _, _}, get(Path ++ Query, Headers, Config))
-     || Path <- lists:droplast(Paths), {Query, Headers} <- [{"?token=a_secret-1234", []}, {"", [{"authorization", "Bearer a_secret-1234"}]}]],
+     || Path <- lists:droplast(Paths),
+        {Query, Headers} <- [{"?token=a_secret-1234", []}, {"", [{"authorization", "Bearer a_secret-1234"}]}]],
     %% The host may have any name then.
     ?assertMatch({200, _, _}, raw("GET /?token=a_secret-1234 HTTP/1.1\r\nhost: example.org\r\n\r\n", Config)),
     ok = cats_web:stop(Server).
@@ -333,9 +350,9 @@ names_of_the_host(Config) ->
 
 bad_options(_Config) ->
     [?assertError({badarg, _}, cats_web:start(Options))
-     || Options <- [#{ip => {0, 0, 0, 0}}, #{ip => {10, 0, 0, 1}}, #{ip => any}, #{ip => "127.0.0.1"}, #{port => -1}, #{port => 65536}, #{port => x},
-                    #{token => "short"}, #{token => ""}, #{token => secret}, #{token => "with space in it"}, #{token => "ends-in-newline\n"},
-                    #{tokens => "12345678"}]],
+     || Options <- [#{ip => {0, 0, 0, 0}}, #{ip => {10, 0, 0, 1}}, #{ip => any}, #{ip => "127.0.0.1"}, #{port => -1},
+                    #{port => 65536}, #{port => x}, #{token => "short"}, #{token => ""}, #{token => secret},
+                    #{token => "with space in it"}, #{token => "ends-in-newline\n"}, #{tokens => "12345678"}]],
     {ok, Server, "http://0.0.0.0:" ++ _} = cats_web:start(#{ip => {0, 0, 0, 0}, token => <<"12345678">>}),
     [{port, Port}] = httpd:info(Server, [port]),
     ?assertMatch({error, _}, cats_web:start(#{ip => {0, 0, 0, 0}, token => <<"12345678">>, port => Port})),
@@ -349,9 +366,13 @@ only_reads(Config) ->
               Table = cats:new(web_read_only, [public, named_table]),
               cats:insert(Table, {1, 1}),
               Before = {cats:tab2list(Table), cats:all()},
-              [?assertMatch({405, _, _}, raw([Method, " ", Path, " HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nab"], Config))
-               || Method <- ["POST", "PUT", "DELETE", "PATCH"], Path <- ["/", "/api/tables", "/api/table?id=web_read_only"]],
-              [?assertMatch({200, _, <<>>}, raw(["HEAD ", Path, " HTTP/1.1\r\nhost: localhost\r\n\r\n"], Config)) || Path <- ["/", "/metrics"]],
+              [?assertMatch({405, _, _},
+                            raw([Method, " ", Path, " HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\nab"],
+                                Config))
+               || Method <- ["POST", "PUT", "DELETE", "PATCH"],
+                  Path <- ["/", "/api/tables", "/api/table?id=web_read_only"]],
+              [?assertMatch({200, _, <<>>}, raw(["HEAD ", Path, " HTTP/1.1\r\nhost: localhost\r\n\r\n"], Config))
+               || Path <- ["/", "/metrics"]],
               ?assertEqual(Before, {cats:tab2list(Table), cats:all()})
       end).
 
@@ -359,18 +380,22 @@ odd_requests(Config) ->
     Atoms = erlang:system_info(atom_count),
     Long = lists:duplicate(100000, $a),
     [?assertMatch({404, _, _}, get(Path, Config))
-     || Path <- ["/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/api/", "/api/none", "/index.html", "/api/../etc", "/lib/"]],
+     || Path <- ["/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/api/", "/api/none",
+                 "/index.html", "/api/../etc", "/lib/"]],
     Refused = [["GET /", Long, " HTTP/1.1\r\nhost: localhost\r\n\r\n"],
                ["GET / HTTP/1.1\r\nhost: localhost\r\nx: ", Long, "\r\n\r\n"],
-               ["GET / HTTP/1.1\r\nhost: localhost\r\n", [["x", integer_to_list(N), ": y\r\n"] || N <- lists:seq(1, 5000)], "\r\n"],
+               ["GET / HTTP/1.1\r\nhost: localhost\r\n",
+                [["x", integer_to_list(N), ": y\r\n"] || N <- lists:seq(1, 5000)], "\r\n"],
                ["POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000000000\r\n\r\n"],
                ["POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n\r\n", Long],
                ["POST / HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nffffffff\r\n", Long],
                "GET / HTTP/9.9\r\nhost: localhost\r\n\r\n", "NONSENSE\r\n\r\n", <<0, 255, 0, 255, "\r\n\r\n">>,
-               "GET /?%zz HTTP/1.1\r\nhost: localhost\r\n\r\n", [Long, " / HTTP/1.1\r\n\r\n"], "GET http://[:: HTTP/1.1\r\nhost: localhost\r\n\r\n"],
+               "GET /?%zz HTTP/1.1\r\nhost: localhost\r\n\r\n", [Long, " / HTTP/1.1\r\n\r\n"],
+               "GET http://[:: HTTP/1.1\r\nhost: localhost\r\n\r\n"],
     [?assertMatch({N, {Code, _, _}} when N > 0 andalso Code >= 400, {N, refused(raw(Request, Config))})
      || {N, Request} <- lists:enumerate(Refused)],
-    [get("/atom" ++ integer_to_list(N) ++ "?key" ++ integer_to_list(N) ++ "=1", [{"x-header-" ++ integer_to_list(N), "1"}], Config)
+    [get("/atom" ++ integer_to_list(N) ++ "?key" ++ integer_to_list(N) ++ "=1",
+         [{"x-header-" ++ integer_to_list(N), "1"}], Config)
      || N <- lists:seq(1, 50)],
     ?assert(erlang:system_info(atom_count) - Atoms < 50),
     ?assertMatch({200, _, _}, get("/api/node", Config)).
@@ -411,7 +436,9 @@ many_tables(Config) ->
               %% Clients that do not take so long an answer lose their connections, and make room for others.
               Deaf = [connect(Config) || _ <- lists:seq(1, 60)],
               [_ = gen_tcp:send(Socket, "GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n") || Socket <- Deaf],
-              cats_test_lib:eventually(fun() -> case get("/api/node", Config) of {200, _, _} -> true; _ -> false end end, 60000)
+              cats_test_lib:eventually(fun() ->
+                                               case get("/api/node", Config) of {200, _, _} -> true; _ -> false end
+                                       end, 60000)
       end).
 
 stopped(Config) ->

@@ -1,5 +1,6 @@
-%% What a user's build does: it takes the native library from a server, the cache, a file, or from cargo, and says why when it cannot.
-%% A package builds and runs in a release of rebar3 and in one of Mix. No program here finds Rust, and nothing leaves the machine.
+%% What a user's build does: it takes the native library from a server, the cache, a file, or from cargo, and says why
+%% when it cannot. A package builds and runs in a release of rebar3 and in one of Mix. No program here finds Rust, and
+%% nothing leaves the machine.
 -module(cats_install_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("public_key/include/public_key.hrl").
@@ -10,8 +11,8 @@
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [fetched, cached, configured, secure, proxied, not_fetched, not_verified, no_artifact, given, built, not_built, complete,
-     targets, rebar3, mix].
+    [fetched, cached, configured, secure, proxied, not_fetched, not_verified, no_artifact, given, built, not_built,
+     complete, targets, rebar3, mix].
 
 -define(TARGET, "x86_64-unknown-linux-gnu").
 
@@ -37,7 +38,8 @@ end_per_testcase(_Case, Config) ->
 %% All programs of the PATH but some. The Erlang beside rebar3 and Mix comes first, as theirs may not run on another.
 link_tools(Directory, Without) ->
     ok = filelib:ensure_path(Directory),
-    Beside = [filename:dirname(Program) || Tool <- ["rebar3", "mix"], Program <- [os:find_executable(Tool)], Program =/= false],
+    Beside = [filename:dirname(Program)
+              || Tool <- ["rebar3", "mix"], Program <- [os:find_executable(Tool)], Program =/= false],
     [file:make_symlink(Program, filename:join(Directory, filename:basename(Program)))
      || Path <- Beside ++ string:lexemes(os:getenv("PATH"), ":"), Program <- filelib:wildcard(filename:join(Path, "*")),
         not lists:member(filename:basename(Program), Without)].
@@ -45,7 +47,8 @@ link_tools(Directory, Without) ->
 %% The files that the application lists for its package, as rebar3_hex finds them.
 copy_package(To) ->
     {ok, [{application, cats, Items}]} = file:consult(filename:join(cats_test_lib:root(), "src/cats.app.src")),
-    Paths = [Path || Pattern <- proplists:get_value(files, Items), Path <- filelib:wildcard(Pattern, cats_test_lib:root())],
+    Paths = [Path
+             || Pattern <- proplists:get_value(files, Items), Path <- filelib:wildcard(Pattern, cats_test_lib:root())],
     Files = [File || Path <- Paths, File <- [Path | filelib:wildcard(Path ++ "/**", cats_test_lib:root())],
                      filelib:is_regular(filename:join(cats_test_lib:root(), File)), File =/= "checksums"],
     [begin
@@ -78,8 +81,9 @@ serve(Config) -> serve(Config, ip_comm).
 
 serve(Config, Socket) ->
     Directory = filename:join(proplists:get_value(directory, Config), "www"),
-    {ok, Server} = inets:start(httpd, [{port, 0}, {bind_address, {127, 0, 0, 1}}, {server_name, "localhost"}, {server_root, Directory},
-                                       {document_root, Directory}, {modules, [mod_get]}, {socket_type, Socket}]),
+    {ok, Server} = inets:start(httpd, [{port, 0}, {bind_address, {127, 0, 0, 1}}, {server_name, "localhost"},
+                                       {server_root, Directory}, {document_root, Directory},
+                                       {modules, [mod_get]}, {socket_type, Socket}]),
     proplists:get_value(port, httpd:info(Server)).
 
 url(Port) -> "http://127.0.0.1:" ++ integer_to_list(Port).
@@ -105,14 +109,16 @@ install(Environment, Config) ->
         Environment ++ [{"CATS_TARGET", ?TARGET}], Config).
 
 run(Program, Arguments, Environment, Config) ->
-    Unset = [{Name, false} || Name <- ["CATS_NIF", "CATS_BUILD", "CATS_URL", "CATS_TARGET", "HEX_CACERTS_PATH", "XDG_CACHE_HOME",
-                                       "CARGO_HOME", "CARGO_TARGET_DIR", "REBAR_ROOT_DIR", "MIX_ENV", "ERL_LIBS",
-                                       "http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"]],
+    Unset = [{Name, false}
+             || Name <- ["CATS_NIF", "CATS_BUILD", "CATS_URL", "CATS_TARGET", "HEX_CACERTS_PATH", "XDG_CACHE_HOME",
+                         "CARGO_HOME", "CARGO_TARGET_DIR", "REBAR_ROOT_DIR", "MIX_ENV", "ERL_LIBS",
+                         "http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY"]],
     Home = filename:join(proplists:get_value(directory, Config), "home"),
     ok = filelib:ensure_path(Home),
     Basic = [{"PATH", proplists:get_value(tools, Config)}, {"HOME", Home}],
     Port = open_port({spawn_executable, Program},
-                     [{args, Arguments}, {env, lists:ukeysort(1, Environment ++ Basic ++ Unset)}, exit_status, stderr_to_stdout,
+                     [{args, Arguments}, {env, lists:ukeysort(1, Environment ++ Basic ++ Unset)},
+                      exit_status, stderr_to_stdout,
                       binary, {cd, proplists:get_value(project, Config, proplists:get_value(directory, Config))}]),
     {Status, Output} = collect(Port, []),
     ct:log("~ts ~0tp: ~b~n~ts", [Program, Environment, Status, Output]),
@@ -165,7 +171,8 @@ cached(Config) ->
 configured(Config) ->
     publish(<<"library">>, Config),
     Project = proplists:get_value(directory, Config),
-    ok = file:write_file(filename:join(Project, "rebar.config"), io_lib:format("~p.~n", [{cats, [{url, url(serve(Config))}]}])),
+    ok = file:write_file(filename:join(Project, "rebar.config"),
+                         io_lib:format("~p.~n", [{cats, [{url, url(serve(Config))}]}])),
     ?assertEqual({0, ""}, install([{"REBAR_ROOT_DIR", Project}], Config)),
     ?assertEqual({ok, <<"library">>}, installed(Config)).
 
@@ -175,8 +182,10 @@ secure(Config) ->
     {Port, Authority} = serve_securely(Config),
     {_, Other} = serve_securely(Config),
     Url = "https://localhost:" ++ integer_to_list(Port),
-    refused(install([{"CATS_URL", Url}, {"HEX_CACERTS_PATH", Other}], Config), [Url, "unknown_ca", "HEX_CACERTS_PATH"], Config),
-    refused(install([{"CATS_URL", "https://127.0.0.1:" ++ integer_to_list(Port)}, {"HEX_CACERTS_PATH", Authority}], Config),
+    refused(install([{"CATS_URL", Url}, {"HEX_CACERTS_PATH", Other}], Config),
+            [Url, "unknown_ca", "HEX_CACERTS_PATH"], Config),
+    refused(install([{"CATS_URL", "https://127.0.0.1:" ++ integer_to_list(Port)}, {"HEX_CACERTS_PATH", Authority}],
+                    Config),
             ["127.0.0.1", "HEX_CACERTS_PATH"], Config),
     refused(install([{"CATS_URL", Url}, {"HEX_CACERTS_PATH", "/missing.pem"}], Config), ["no certificates"], Config),
     ?assertEqual({0, ""}, install([{"CATS_URL", Url}, {"HEX_CACERTS_PATH", Authority}], Config)),
@@ -187,7 +196,8 @@ serve_securely(Config) ->
     Key = {key, {namedCurve, secp256r1}},
     Name = #'Extension'{extnID = ?'id-ce-subjectAltName', extnValue = [{dNSName, "localhost"}], critical = false},
     #{server_config := Server, client_config := Client} =
-        public_key:pkix_test_data(#{server_chain => #{root => [Key], intermediates => [], peer => [Key, {extensions, [Name]}]},
+        public_key:pkix_test_data(#{server_chain => #{root => [Key], intermediates => [],
+                                                      peer => [Key, {extensions, [Name]}]},
                                     client_chain => #{root => [Key], intermediates => [], peer => [Key]}}),
     Port = serve(Config, {ssl, Server}),
     File = filename:join(proplists:get_value(directory, Config), integer_to_list(Port) ++ ".pem"),
@@ -249,9 +259,11 @@ not_verified(Config) ->
     {ok, Bytes} = file:read_file(Archive),
     [begin
          ok = file:write_file(Archive, Wrong),
-         refused(install([{"CATS_URL", url(Port)}], Config), ["nothing of it is used", "SHA-256", "CATS_BUILD=1"], Config),
+         refused(install([{"CATS_URL", url(Port)}], Config),
+                 ["nothing of it is used", "SHA-256", "CATS_BUILD=1"], Config),
          ?assertEqual([], filelib:wildcard(filename:join(proplists:get_value(directory, Config), "home/.cache/cats/*")))
-     end || Wrong <- [binary:part(Bytes, 0, byte_size(Bytes) div 2), <<Bytes/binary, 0>>, <<>>, <<"<html>Log in</html>">>]],
+     end
+     || Wrong <- [binary:part(Bytes, 0, byte_size(Bytes) div 2), <<Bytes/binary, 0>>, <<>>, <<"<html>Log in</html>">>]],
     ok.
 
 %% Without an artifact for the target, without checksums, and without an address, the library is built from source.
@@ -259,7 +271,8 @@ no_artifact(Config) ->
     publish(<<"library">>, Config),
     Rust = fake_rust("1.99.0", Config),
     {0, Output} = install([{"CATS_TARGET", "sparc-sun-solaris"}, {"CATS_URL", "http://cats.invalid"}, Rust], Config),
-    [?assertNotEqual(nomatch, string:find(Output, Word)) || Word <- ["sparc-sun-solaris", "built from source", "CATS_TARGET"]],
+    [?assertNotEqual(nomatch, string:find(Output, Word))
+     || Word <- ["sparc-sun-solaris", "built from source", "CATS_TARGET"]],
     ?assertEqual({ok, <<"built for sparc-sun-solaris\n">>}, installed(Config)),
     ?assertMatch({0, _}, install([Rust], Config)),
     ?assertEqual({ok, <<"built for " ?TARGET "\n">>}, installed(Config)),
@@ -271,7 +284,8 @@ no_artifact(Config) ->
 fake_rust(Version, Config) ->
     Directory = filename:join(proplists:get_value(directory, Config), "rust"),
     ok = filelib:ensure_path(Directory),
-    Cargo = "mkdir -p target/$CATS_TARGET/release && echo built for $CATS_TARGET >target/$CATS_TARGET/release/libcats_nif.so",
+    Cargo = "mkdir -p target/$CATS_TARGET/release && echo built for $CATS_TARGET "
+            ">target/$CATS_TARGET/release/libcats_nif.so",
     [begin
          File = filename:join(Directory, Name),
          ok = file:write_file(File, ["#!/bin/sh\n", Script, "\n"]),
@@ -308,11 +322,13 @@ not_built(Config) ->
 %% The package has all that cargo reads of the workspace, and nothing that was built.
 complete(Config) ->
     Package = proplists:get_value(package, Config),
-    [?assertEqual([], filelib:wildcard(Path, Package)) || Path <- ["priv/cats_nif.so", "_build", "test", "docs", "native/target", "native/*/tests"]],
+    [?assertEqual([], filelib:wildcard(Path, Package))
+     || Path <- ["priv/cats_nif.so", "_build", "test", "docs", "native/target", "native/*/tests"]],
     Arguments = ["check", "--quiet", "--locked", "--offline", "--package", "cats-sync", "--manifest-path",
                  filename:join(Package, "native/Cargo.toml")],
-    ?assertMatch({0, _}, run(os:find_executable("cargo"), Arguments, [{"PATH", os:getenv("PATH")}, {"HOME", os:getenv("HOME")},
-                                                                      {"CARGO_HOME", os:getenv("CARGO_HOME")}], Config)).
+    ?assertMatch({0, _},
+                 run(os:find_executable("cargo"), Arguments, [{"PATH", os:getenv("PATH")}, {"HOME", os:getenv("HOME")},
+                                                              {"CARGO_HOME", os:getenv("CARGO_HOME")}], Config)).
 
 %% The names that Erlang has for a machine, and those of Rust.
 targets(Config) ->
@@ -356,8 +372,10 @@ start(_, _) ->
     ok = write(Project, "src/own.erl", "-module(own).\n-export([new/0]).\nnew() -> ets:new(own, [named_table]).\n"),
     %% It stands for the folsom of the recipe.
     Dependency = filename:join(Project, "_checkouts/folsom"),
-    ok = write(Dependency, "src/folsom.app.src", "{application, folsom, [{vsn, \"1\"}, {applications, [kernel, stdlib]}]}.\n"),
-    ok = write(Dependency, "src/counter.erl", "-module(counter).\n-export([new/0]).\nnew() -> ets:new(counters, [named_table]).\n"),
+    ok = write(Dependency, "src/folsom.app.src",
+               "{application, folsom, [{vsn, \"1\"}, {applications, [kernel, stdlib]}]}.\n"),
+    ok = write(Dependency, "src/counter.erl",
+               "-module(counter).\n-export([new/0]).\nnew() -> ets:new(counters, [named_table]).\n"),
     %% Checkouts have a directory of their own.
     Recipe = string:replace(recipe("coming-from-ets.md", "{deps, [cats, folsom]}"), "/lib", "/checkouts", all),
     ok = write(Project, "rebar.config", [recipe("coming-from-ets.md", "{erl_opts, "), Recipe,
@@ -381,7 +399,8 @@ defmodule Demo do
   end
 end
 "),
-    %% These stand for the libraries of the recipe: the tables of Cachex are made by Eternal. The protocol is consolidated by each `mix compile'.
+    %% These stand for the libraries of the recipe: the tables of Cachex are made by Eternal. The protocol is
+    %% consolidated by each `mix compile'.
     ok = write(Project, "eternal/lib/eternal.ex", "
 defmodule Eternal do
   def start_link(name) do
@@ -410,23 +429,29 @@ defmodule ", Module, ".MixProject do
   use Mix.Project
   def project, do: [app: :", Name, ", version: \"1.0.0\"", Dependencies, "]
 end
-"]) || {Name, Module, Dependencies} <- [{"eternal", "Eternal", ""}, {"cachex", "Cachex", ", deps: [{:eternal, path: \"../eternal\"}]"}]],
-    Recipe = string:replace(recipe("elixir.md", "def project do"), "version: ", "releases: [demo: [include_erts: false]], version: "),
+"]) || {Name, Module, Dependencies} <- [{"eternal", "Eternal", ""},
+                                        {"cachex", "Cachex", ", deps: [{:eternal, path: \"../eternal\"}]"}]],
+    Recipe = string:replace(recipe("elixir.md", "def project do"), "version: ",
+                            "releases: [demo: [include_erts: false]], version: "),
     ok = write(Project, "mix.exs", ["
 defmodule Demo.MixProject do
   use Mix.Project
   def application, do: [mod: {Demo, []}]
-  defp deps, do: [{:cats, path: \"", proplists:get_value(package, Config), "\"}, {:cachex, path: \"cachex\"}, {:eternal, path: \"eternal\"}]
+  defp deps do
+    [{:cats, path: \"", proplists:get_value(package, Config), "\"}, {:cachex, path: \"cachex\"},
+     {:eternal, path: \"eternal\"}]
+  end
 ", Recipe, "
 end
 "]),
-    release("mix", [["compile"], ["compile", "--force"], ["release", "--quiet"]], "_build/prod/rel/demo/bin/demo", "start", "[counters,table]",
-            Config).
+    release("mix", [["compile"], ["compile", "--force"], ["release", "--quiet"]], "_build/prod/rel/demo/bin/demo",
+            "start", "[counters,table]", Config).
 
 %% The block of a document of the guide that begins so.
 recipe(Document, Beginning) ->
     {ok, Text} = file:read_file(filename:join([cats_test_lib:root(), "docs/guide", Document])),
-    {match, [Recipe]} = re:run(Text, ["(?m)^```[a-z]*\\n(\\Q", Beginning, "\\E.*?)^```"], [dotall, {capture, all_but_first, list}]),
+    {match, [Recipe]} = re:run(Text, ["(?m)^```[a-z]*\\n(\\Q", Beginning, "\\E.*?)^```"],
+                               [dotall, {capture, all_but_first, list}]),
     Recipe.
 
 %% The package has the library of this build as an artifact.
@@ -443,11 +468,13 @@ write(Directory, Name, Text) ->
 %% Makes a release of a project and starts it.
 release(Tool, Calls, Script, Command, Tables, Config) ->
     Project = filename:join(proplists:get_value(directory, Config), Tool),
-    Environment = [{"CATS_URL", url(serve(Config))}, {"CATS_TARGET", ?TARGET}, {"MIX_ENV", "prod"}, {"RELEASE_DISTRIBUTION", "none"}],
+    Environment = [{"CATS_URL", url(serve(Config))}, {"CATS_TARGET", ?TARGET}, {"MIX_ENV", "prod"},
+                   {"RELEASE_DISTRIBUTION", "none"}],
     Tools = proplists:get_value(tools, Config),
     Run = fun(Program, Words) -> run(Program, Words, Environment, [{project, Project} | Config]) end,
     Architecture = erlang:system_info(system_architecture),
-    Found = Run(filename:join(Tools, "erl"), ["-noshell", "-eval", "io:put_chars(erlang:system_info(system_architecture)), halt()."]),
+    Found = Run(filename:join(Tools, "erl"),
+                ["-noshell", "-eval", "io:put_chars(erlang:system_info(system_architecture)), halt()."]),
     case filelib:is_file(filename:join(Tools, Tool)) andalso Found of
         false ->
             {skip, Tool ++ " is missing: `scripts/deps test` installs it"};

@@ -7,15 +7,16 @@
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, several_clauses/1, deep_keys/1,
-         deep_replacements/1, ever_deeper/1, ranges/1, other_constants/1, many_shapes/1, keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, gone/1, limits/1,
-         deleted_meanwhile/1, changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1,
-         folds/1, fold_and_delete/1, fold_and_change/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
+         deep_replacements/1, ever_deeper/1, ranges/1, other_constants/1, many_shapes/1, keys_are_met_once/1, chunks/1,
+         reused/1, repaired/1, bad_continuations/1, gone/1, limits/1, deleted_meanwhile/1, changed_meanwhile/1,
+         large_objects/1, heavy_objects/1, heavy_groups/1, folds/1, fold_and_delete/1, fold_and_change/1,
+         input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
-    [functions, types, results, maps, compressed, equal_keys, several_clauses, deep_keys, deep_replacements, ever_deeper,
-     ranges, other_constants, many_shapes, keys_are_met_once, chunks, reused, repaired, bad_continuations, gone, limits, deleted_meanwhile, changed_meanwhile, large_objects,
-     heavy_objects, heavy_groups, folds, fold_and_delete, fold_and_change, input_functions, specifications,
-     shell_funs, module_funs].
+    [functions, types, results, maps, compressed, equal_keys, several_clauses, deep_keys, deep_replacements,
+     ever_deeper, ranges, other_constants, many_shapes, keys_are_met_once, chunks, reused, repaired, bad_continuations,
+     gone, limits, deleted_meanwhile, changed_meanwhile, large_objects, heavy_objects, heavy_groups, folds,
+     fold_and_delete, fold_and_change, input_functions, specifications, shell_funs, module_funs].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -33,9 +34,9 @@ functions(_Config) ->
     %% What this OTP may not have yet, and what is not in ets.
     Newer = [{first_lookup, 1}, {last_lookup, 1}, {lookup_element, 4}, {next_lookup, 2}, {prev_lookup, 2},
              {update_element, 4}],
-    Own = [{add, 3}, {claim, 1}, {contention, 1}, {contention, 2}, {count, 2}, {count, 3}, {delete_many, 2}, {fetch, 3}, {fetch, 4},
-           {engines, 0}, {from_ets, 2}, {garbage, 0}, {insert, 3}, {insert_many, 2}, {lookup_elements, 3}, {lookup_many, 2}, {memory, 0},
-           {nth, 2}, {range, 3}, {range, 4}, {rank, 2}, {removed, 1}, {replace, 3},
+    Own = [{add, 3}, {claim, 1}, {contention, 1}, {contention, 2}, {count, 2}, {count, 3}, {delete_many, 2}, {fetch, 3},
+           {fetch, 4}, {engines, 0}, {from_ets, 2}, {garbage, 0}, {insert, 3}, {insert_many, 2}, {lookup_elements, 3},
+           {lookup_many, 2}, {memory, 0}, {nth, 2}, {range, 3}, {range, 4}, {rank, 2}, {removed, 1}, {replace, 3},
            {snapshot, 1}, {stats, 0}, {stats, 1}, {stats_delta, 2}, {take_many, 2}, {to_ets, 2},
            {touch, 3}, {ttl, 2}, {update, 3}, {update, 4}],
     ?assertEqual(lists:sort(Own), lists:sort((cats:module_info(exports) -- Ets) -- Newer)).
@@ -86,7 +87,8 @@ results(_Config) ->
     ?assertEqual(ets:select_replace(Ets, Replace), cats:select_replace(Cats, Replace)),
     ?assertEqual(ets:tab2list(Ets), cats:tab2list(Cats)).
 
-%% Maps that a body makes have their pairs in the VM's order, whatever stands for the keys. (ETS brings the VM down with such bodies.)
+%% Maps that a body makes have their pairs in the VM's order, whatever stands for the keys. (ETS brings the VM down with
+%% such bodies.)
 maps(_Config) ->
     Keys = [z, a, 5, 1.5, {x, 1}, "s", <<"b">>, zz, 0],
     Objects = [{{A, B}, A, B} || A <- Keys, B <- Keys, A =/= B],
@@ -147,14 +149,17 @@ ranges(_Config) ->
          [begin
               Head = {{Size, '$1', '$2'}, '_', '$3'},
               Above = [{Head, [{'>', '$1', 4}], ['$1']}],
-              Between = [{{{Size, '$1', '_'}, '$2', '_'}, [{'>=', '$1', 3}, {'<', '$1', {const, {8}}}, {'=/=', '$2', 6}], [{{'$2', '$1'}}]}],
+              Between = [{{{Size, '$1', '_'}, '$2', '_'},
+                          [{'>=', '$1', 3}, {'<', '$1', {const, {8}}}, {'=/=', '$2', 6}], [{{'$2', '$1'}}]}],
               [begin
                    [Expected, Got] = [apply(Module, Function, [Table | Arguments]) || {Module, Table} <- Tables],
                    ?assertEqual({Size, Function, Expected}, {Size, Function, Got})
                end || {Function, Arguments} <-
                               [{match, [Head]}, {match_object, [Head]}, {match_object, [{{Size, 3, '_'}, '_', '_'}]}]
                               ++ [{Function, [Specification]} || Function <- [select, select_reverse, select_count],
-                                                                 Specification <- [Above, Between, [{Head, [], ['$_']}], Above ++ Between]]]
+                                                                 Specification <- [Above, Between,
+                                                                                   [{Head, [], ['$_']}],
+                                                                                   Above ++ Between]]]
           end || Size <- Sizes ++ [1.0, 7]]
      end || Options <- [[], [compressed]]].
 
@@ -184,11 +189,13 @@ several_clauses(_Config) ->
          ?assertEqual(lists:sort(Keys), Module:select(Table, Clauses({element, 1, '$_'}))),
          ?assertEqual(2, Module:select_count(Table, Clauses(true))),
          ?assertEqual(2, Module:select_delete(Table, Clauses(true)))
-     end || {A, B} <- [{{1.0, 1}, {1, 2}}, {[1.0], [1, 2]}, {{{1}, 2}, {{1, 2}, 1}}, {[{1}, 2], [{1, 2}, 1]}], Keys <- [[A, B], [B, A]]].
+     end || {A, B} <- [{{1.0, 1}, {1, 2}}, {[1.0], [1, 2]}, {{{1}, 2}, {{1, 2}, 1}}, {[{1}, 2], [{1, 2}, 1]}],
+            Keys <- [[A, B], [B, A]]].
 
 %% A deep key is held from some level on. It stands deeper in a specification than in an object.
 deep_keys(_Config) ->
-    Nested = [fun(Inner) -> [Inner] end, fun(Inner) -> {Inner} end, fun(Inner) -> [a, b | Inner] end, fun(Inner) -> [b, {Inner} | c] end],
+    Nested = [fun(Inner) -> [Inner] end, fun(Inner) -> {Inner} end, fun(Inner) -> [a, b | Inner] end,
+              fun(Inner) -> [b, {Inner} | c] end],
     Adds = fun(Y) -> fun(X) -> X + Y end end,
     [begin
          Deep = lists:foldl(fun(_, Inner) -> Nest(Inner) end, x, lists:seq(1, Levels)),
@@ -198,13 +205,16 @@ deep_keys(_Config) ->
                              true = Module:insert(Table, {Key, 1}),
                              {Module:match(Table, {Key, '$1'}), Module:select(Table, [{{Key, '$1'}, [], ['$1']}]),
                               Module:select(Table, [{{'$1', '$2'}, [{'=:=', '$1', {const, Key}}], ['$2']}]),
-                              [Module:select_replace(Table, [{{Key, '$1'}, [], [{{{const, Key}, {'+', '$1', 1}}}]}]) || Type =/= bag],
+                              [Module:select_replace(Table, [{{Key, '$1'}, [], [{{{const, Key}, {'+', '$1', 1}}}]}])
+                               || Type =/= bag],
                               [Module:select_replace(Table, [{{Key, '$1'}, [], [{const, {Key, 4}}]}]) || Type =/= bag],
-                              Module:lookup(Table, Key), Module:match_delete(Table, {Key, '_'}), Module:info(Table, size)}
+                              Module:lookup(Table, Key), Module:match_delete(Table, {Key, '_'}),
+                              Module:info(Table, size)}
                          end || Module <- [ets, cats_test_lib:tables()]],
               ?assertMatch([Same, Same], Results, {Type, Levels, Key})
           end || Key <- [Deep, Adds(Deep), Adds(Adds(Deep)), Nest(Adds(Deep))]]
-     end || Type <- cats_test_lib:types([set, ordered_set, bag]), Nest <- Nested, Levels <- lists:seq(28, 34) ++ lists:seq(57, 66)].
+     end || Type <- cats_test_lib:types([set, ordered_set, bag]), Nest <- Nested,
+            Levels <- lists:seq(28, 34) ++ lists:seq(57, 66)].
 
 %% An object that select_replace/2 makes is found like one that is inserted, however deep its parts stood before.
 deep_replacements(_Config) ->
@@ -213,10 +223,13 @@ deep_replacements(_Config) ->
          Results = [begin
                         Table = Module:new(deep, [Type]),
                         true = Module:insert(Table, [{1, deep, Deep(Levels)}, {2, shallow, {Deep(Levels)}}]),
-                        2 = Module:select_replace(Table, [{{'$1', deep, '$2'}, [], [{{'$1', {{'$2'}}, {const, Deep(Levels)}}}]},
-                                                          {{'$1', shallow, {'$2'}}, [], [{{'$1', '$2', Deep(Levels)}}]}]),
+                        2 = Module:select_replace(Table,
+                                                  [{{'$1', deep, '$2'}, [],
+                                                    [{{'$1', {{'$2'}}, {const, Deep(Levels)}}}]},
+                                                   {{'$1', shallow, {'$2'}}, [], [{{'$1', '$2', Deep(Levels)}}]}]),
                         Objects = lists:sort(Module:tab2list(Table)),
-                        {Objects, [Module:match(Table, {'$1', Value, Deep(Levels)}) || Value <- [{Deep(Levels)}, Deep(Levels)]],
+                        {Objects, [Module:match(Table, {'$1', Value, Deep(Levels)})
+                                   || Value <- [{Deep(Levels)}, Deep(Levels)]],
                          [Module:delete_object(Table, Object) || Object <- Objects], Module:info(Table, size)}
                     end || Module <- [ets, cats_test_lib:tables()]],
          ?assertMatch([Same, Same], Results, {Type, Levels})
@@ -237,9 +250,9 @@ levels(x, Levels) -> Levels.
 
 %% Calls that differ in their constants only, which are compiled once.
 other_constants(_Config) ->
-    Terms = [1, 2, -1, 1 bsl 70, 1 bsl 70 + 1, -(1 bsl 70), 1.0, 2.0, 0.0, -0.0, a, b, '$1', '_', <<>>, <<1>>, <<2>>, <<1:3>>,
-             {1}, {2}, {a, 1}, {a, 2}, [1], [2], [1 | 2], [1 | 3], [], "ab", "ac", #{1 => 2}, #{2 => 2}, #{1 => 3}, self(),
-             {1.0, 2}, {{1}, 2.0}],
+    Terms = [1, 2, -1, 1 bsl 70, 1 bsl 70 + 1, -(1 bsl 70), 1.0, 2.0, 0.0, -0.0, a, b, '$1', '_', <<>>, <<1>>, <<2>>,
+             <<1:3>>, {1}, {2}, {a, 1}, {a, 2}, [1], [2], [1 | 2], [1 | 3], [], "ab", "ac", #{1 => 2}, #{2 => 2},
+             #{1 => 3}, self(), {1.0, 2}, {{1}, 2.0}],
     Values = [Term || Term <- Terms, not lists:member(Term, [-0.0, '$1', '_'])],
     Objects = [{Key, Value} || Key <- Values, Value <- Values],
     [begin
@@ -263,7 +276,8 @@ many_shapes(_Config) ->
     Names = [list_to_atom("shape" ++ integer_to_list(Number)) || Number <- lists:seq(1, 60)],
     [true = Module:insert(Table, [{{Name, 1}, Number}, {{Name, 2}, Name}])
      || {Module, Table} <- Tables, {Number, Name} <- lists:enumerate(Names)],
-    Patterns = [Pattern || Name <- Names, Pattern <- [{{Name, 1}, '$1'}, {{Name, '$1'}, Name}, {'$1', Name}, {{Name, 2}, '_'}]],
+    Patterns = [Pattern
+                || Name <- Names, Pattern <- [{{Name, 1}, '$1'}, {{Name, '$1'}, Name}, {'$1', Name}, {{Name, 2}, '_'}]],
     [begin
          [Expected, Found] = [lists:sort(Module:match_object(Table, Pattern)) || {Module, Table} <- Tables],
          ?assertMatch([_], Expected),
@@ -357,9 +371,9 @@ repaired(_Config) ->
     Spec = [{'_', [], ['$_']}],
     Table = cats_test_lib:new(cats, repaired, []),
     [?assertError(badarg, cats:repair_continuation(Forged, Spec))
-     || Forged <- [no_continuation, {}, {Table}, {Table, cursor, 0, sideways, 1, []}, {Table, cursor, place, select, 1, []},
-                   {no_table, cursor, 0, select, 1, []}, {Table, cursor, 0, select_count, 1, []},
-                   {Table, cursor, 0, {select}, 1, []}]].
+     || Forged <- [no_continuation, {}, {Table}, {Table, cursor, 0, sideways, 1, []},
+                   {Table, cursor, place, select, 1, []}, {no_table, cursor, 0, select, 1, []},
+                   {Table, cursor, 0, select_count, 1, []}, {Table, cursor, 0, {select}, 1, []}]].
 
 %% Asked in a process that does not keep the cursor.
 is_cursor(External) ->
@@ -397,13 +411,13 @@ bad_continuations(_Config) ->
          cats:insert(Table, objects(100)),
          {_, Continuation} = cats:select(Table, [{'_', [], ['$_']}], 10),
          [?assertError(badarg, cats:select(setelement(Place, Continuation, Wrong)))
-          || {Place, Wrong} <- [{1, Other}, {1, name}, {1, 1}, {2, cursor}, {2, make_ref()}, {2, Table}, {4, sideways}, {5, 0},
-                                {5, -1}, {5, ten}, {6, [a | b]}, {6, none}]],
+          || {Place, Wrong} <- [{1, Other}, {1, name}, {1, 1}, {2, cursor}, {2, make_ref()}, {2, Table}, {4, sideways},
+                                {5, 0}, {5, -1}, {5, ten}, {6, [a | b]}, {6, none}]],
          ?assertError(badarg, cats:select(erlang:append_element(Continuation, more)))
      end || Kind <- kinds()].
 
-%% Also results that were found together with the last chunk come only while the table is there, and under its name it is
-%% another one that others make.
+%% Also results that were found together with the last chunk come only while the table is there, and under its name it
+%% is another one that others make.
 gone(_Config) ->
     [begin
          Owner = fun() ->
@@ -475,7 +489,8 @@ large_objects(_Config) ->
                    end || Module <- [ets, cats]],
          Same = fun(Call) ->
                         [Result, Result] = [case Call(Module, Table) of
-                                                List when is_list(List) -> lists:sort([{float_key(Object), Object} || Object <- List]);
+                                                List when is_list(List) ->
+                                                    lists:sort([{float_key(Object), Object} || Object <- List]);
                                                 Other -> Other
                                             end || {Module, Table} <- Tables]
                 end,
@@ -548,7 +563,8 @@ heavy_groups(_Config) ->
          %% Objects of other keys are met once, too.
          More = [{Other, N, List} || Other <- lists:seq(2, 200), {N, List} <- [{0, []}, {1, [a]}]],
          [true = Module:insert(Each, More) || {Module, Each} <- Tables],
-         ?assertMatch([Same, Same], [canonical(Type, Module:Function(Each, Specification)) || {Module, Each} <- Tables]),
+         ?assertMatch([Same, Same],
+                      [canonical(Type, Module:Function(Each, Specification)) || {Module, Each} <- Tables]),
          Alike(),
          [true = Module:delete(Each) || {Module, Each} <- Tables]
      end || Type <- [bag, duplicate_bag], Group <- Groups, {Function, Guards, Body} <- Calls, Key <- [1, '$1'],

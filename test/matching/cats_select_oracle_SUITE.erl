@@ -1,5 +1,5 @@
-%% The comparison of cats with ets by random patterns and match specifications (cats_select_oracle.erl), in CALLS calls (100000 by
-%% default).
+%% The comparison of cats with ets by random patterns and match specifications (cats_select_oracle.erl), in CALLS calls
+%% (100000 by default).
 -module(cats_select_oracle_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, finds_no_difference/1]).
 

@@ -2,9 +2,9 @@
 %% and on cats. Results, exceptions with their explanation, and the final contents must be the same.
 %%
 %% Some results are compared loosely, because ETS promises nothing about them. These are the order of traversal and the
-%% slots of hash tables, the figures for memory, and the places of identifiers. For the next or previous key of an absent
-%% key in a hash table, cats answers where ETS may raise badarg. Everything else is compared exactly, to the sign of a
-%% zero.
+%% slots of hash tables, the figures for memory, and the places of identifiers. For the next or previous key of an
+%% absent key in a hash table, cats answers where ETS may raise badarg. Everything else is compared exactly, to the sign
+%% of a zero.
 %%
 %% A case is a tuple {Keys, Options of table 1, Options of table 2, Calls}. Its terms are symbolic: a key is an index
 %% into the case's keys, a term an index into cats_oracle_terms, a table a number. So replay/2 can run a case again
@@ -54,7 +54,9 @@ compare(Calls, Subject) ->
                                      Environment = environment(),
                                      Compared = counters:new(1, []),
                                      Property = proper:forall(random_case(),
-                                                              fun(Case) -> same(Case, Subject, Environment, Compared) end),
+                                                              fun(Case) ->
+                                                                      same(Case, Subject, Environment, Compared)
+                                                              end),
                                      compare(Calls, Property, Compared)
                              end).
 
@@ -225,7 +227,8 @@ counter_operations() ->
 
 increments() ->
     Number = weighted([{10, number(-5, 5)}, {10, oneof([0.5, -1.25, 0.0, -0.0, 1.0e308, -1.0e308])},
-                       {1, oneof([1 bsl 58, -(1 bsl 59), (1 bsl 59) - 1, 1 bsl 63, -(1 bsl 64), 1 bsl 200, 1 bsl 1100])}]),
+                       {1, oneof([1 bsl 58, -(1 bsl 59), (1 bsl 59) - 1, 1 bsl 63, -(1 bsl 64), 1 bsl 200,
+                                  1 bsl 1100])}]),
     Position = weighted([{20, number(1, 4)}, {1, oneof([0, -1, 100, 1 bsl 70, a, 1.0])}]),
     Increment = weighted([{10, {Position, Number}}, {1, oneof([{}, {1}, {2, a}, a, {2, 1, 1, 1}])}]),
     {raw, weighted([{5, Number}, {10, Increment}, {8, short(Increment)},
@@ -582,7 +585,8 @@ number_of(Table, #side{tables = Tables}) when is_reference(Table) ->
 number_of(Table, _) -> Table.
 
 information(Item, Value, Side) ->
-    case lists:member(Item, [write_concurrency, decentralized_counters]) andalso cats_chosen:chosen(write_concurrency) of
+    case lists:member(Item, [write_concurrency, decentralized_counters])
+        andalso cats_chosen:chosen(write_concurrency) of
         true -> chosen_otherwise;
         false -> alike(Item, Value, Side)
     end.
@@ -680,7 +684,8 @@ agree(Function, Type, Present, Result1, Result2, Where) ->
             true;
         {slots, {error, badarg, raised}, {value, [{behind, badarg, none, _} | _]}} when Type =:= ordered_set -> true;
         %% The table may decide which slot an object is in.
-        {slot, {value, Objects1}, {value, Objects2}} when Type =/= ordered_set, is_list(Objects1), is_list(Objects2) -> true;
+        {slot, {value, Objects1}, {value, Objects2}} when Type =/= ordered_set, is_list(Objects1), is_list(Objects2) ->
+            true;
         _ -> exactly(Type, Result1, Result2)
     end.
 

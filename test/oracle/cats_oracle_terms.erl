@@ -48,8 +48,8 @@ lists() ->
      [{K, <<"v">>} || K <- lists:seq(1, 20)], lists:foldl(fun(_, L) -> [L] end, x, lists:seq(1, 100))].
 
 tuples() ->
-    [{}, {a, b}, {1, 1}, {1, 1.0}, {a}, ?FAILED(badkey, [t, k]), ?FAILED(returned, x), {1, {2, {3, <<"x">>}}}, list_to_tuple(lists:seq(1, 20)),
-     list_to_tuple(lists:seq(1, 300)),
+    [{}, {a, b}, {1, 1}, {1, 1.0}, {a}, ?FAILED(badkey, [t, k]), ?FAILED(returned, x), {1, {2, {3, <<"x">>}}},
+     list_to_tuple(lists:seq(1, 20)), list_to_tuple(lists:seq(1, 300)),
      {self(), [x | y], #{}}, lists:foldl(fun(_, T) -> {T} end, x, lists:seq(1, 100)), {[], {}, <<>>, #{}}].
 
 maps() ->
@@ -64,9 +64,10 @@ maps() ->
 trees(Large) ->
     Bytes = binary:copy(<<"value">>, 20),
     Colliding = maps:from_list([{Key, [Key]} || Key <- colliding_keys()]),
-    Mixed = maps:from_list(lists:append([[{K, Bytes}, {-K / 3, 1 bsl (60 + K)}, {{K, [K]}, #{K => Bytes}}, {<<K:700>>, self()},
-                                          {1 bsl (64 + K), fun(X) -> X + K end}, {[K | K], make_ref()}]
-                                         || K <- lists:seq(1, 20)])),
+    Mixed =
+        maps:from_list(lists:append([[{K, Bytes}, {-K / 3, 1 bsl (60 + K)}, {{K, [K]}, #{K => Bytes}},
+                                      {<<K:700>>, self()}, {1 bsl (64 + K), fun(X) -> X + K end}, {[K | K], make_ref()}]
+                                     || K <- lists:seq(1, 20)])),
     [Colliding, Mixed, Mixed#{5 => 5.0}, maps:from_list([{K, -K} || K <- lists:seq(1, 3000)]),
      maps:from_list([{K, Large#{K => Bytes}} || K <- lists:seq(1, 40)]),
      maps:from_list([{Large#{K => y}, #{}} || K <- lists:seq(1, 40)])].
@@ -79,8 +80,8 @@ colliding_keys() ->
         ++ [0, -2155350068, 1073741824, 2807978463, 3625918826, 1073741830, 2090309310, -1375115411, -2016799213]
         ++ [hashes_to_zero(N) || N <- lists:seq(1, 40)].
 
-%% The hash of a binary of 15 bytes is computed from two sums. The first 8 bytes determine Alpha, and the others, which are
-%% `N', determine Beta. The hash is 0 if Alpha is -2 times Beta after the last step.
+%% The hash of a binary of 15 bytes is computed from two sums. The first 8 bytes determine Alpha, and the others, which
+%% are `N', determine Beta. The hash is 0 if Alpha is -2 times Beta after the last step.
 hashes_to_zero(N) ->
     {C1, C2, Type, Size} = {16#87C37B91114253D5, 16#4CF5AD432745937F, 12, 120},
     Alpha = low(low(rotated(mixed(Type, C1, 31, C2), 27)) * 5 + 16#52DCE729),
@@ -109,8 +110,8 @@ identifiers(Other) ->
      make_ref(), make_ref(), External(<<90, 3:16, Node/binary, 3:32, 1:32, 2:32, 3:32>>),
      ets:new(cats_oracle_terms, [public]), atomics:new(1, [])].
 
-%% Since OTP 27 the VM may crash when external funs are stored in tables of ets and changed or deleted. So these terms are only in
-%% tests that need no ets.
+%% Since OTP 27 the VM may crash when external funs are stored in tables of ets and changed or deleted. So these terms
+%% are only in tests that need no ets.
 funs() ->
     Big = 1 bsl 90,
     External = case list_to_integer(erlang:system_info(otp_release)) >= 27 of

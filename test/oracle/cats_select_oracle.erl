@@ -55,7 +55,8 @@ round_here(Seed, Subject) ->
 calls(0, _Sides, _Type, _KeyPos) ->
     same;
 calls(N, Sides, Type, KeyPos) ->
-    _ = [Module:insert(Table, Object) || N rem 8 =:= 0, Object <- tuple_to_list(get(objects)), {Module, Table} <- Sides],
+    _ = [Module:insert(Table, Object)
+         || N rem 8 =:= 0, Object <- tuple_to_list(get(objects)), {Module, Table} <- Sides],
     {Function, Arguments} = Call = call(KeyPos),
     [Expected, Got] = [outcome(Module, Table, Function, Arguments, Type, KeyPos) || {Module, Table} <- Sides],
     case cats_oracle_terms:same(Expected, Got) of
@@ -77,8 +78,8 @@ outcome(Module, Table, Function, Arguments, Type, KeyPos) ->
                end,
     {arrange_result(Result, Function, Type, KeyPos), Contents}.
 
-%% ETS may not look at all keys that several clauses for an ordered_set match (docs/internals/matching.md). With a clause for any key it
-%% does. This one matches nothing.
+%% ETS may not look at all keys that several clauses for an ordered_set match (docs/internals/matching.md). With a
+%% clause for any key it does. This one matches nothing.
 arguments(ets, ordered_set, Function, [[_, _ | _] = Clauses | Limit])
   when Function =:= select; Function =:= select_reverse; Function =:= select_count; Function =:= select_delete ->
     [Clauses ++ [{'_', [false], ['$_']}] | Limit];
@@ -115,7 +116,8 @@ exactly(Terms) -> [Term || {Term, _} <- lists:sort([{Term, term_to_binary(Term)}
 arrange(Objects, ordered_set, _KeyPos) ->
     Objects;
 arrange(Objects, _Type, KeyPos) ->
-    Keyed = lists:zip3([term_to_binary(element(KeyPos, Object)) || Object <- Objects], lists:seq(1, length(Objects)), Objects),
+    Keyed = lists:zip3([term_to_binary(element(KeyPos, Object)) || Object <- Objects],
+                       lists:seq(1, length(Objects)), Objects),
     [Object || {_, _, Object} <- lists:sort(Keyed)].
 
 %%----------------------------------------------------------------------------------------------------------------------
@@ -170,7 +172,8 @@ replacement(KeyPos) ->
     [{Head, guards(), [Result]}].
 
 %% A pattern as the expression that makes what it matched.
-as_expression(Pattern) when is_tuple(Pattern) -> {list_to_tuple([as_expression(Part) || Part <- tuple_to_list(Pattern)])};
+as_expression(Pattern) when is_tuple(Pattern) ->
+    {list_to_tuple([as_expression(Part) || Part <- tuple_to_list(Pattern)])};
 as_expression([Head | Tail]) -> [as_expression(Head) | as_expression(Tail)];
 as_expression(Pattern) -> Pattern.
 
@@ -179,8 +182,9 @@ broken() ->
     one_of([a, [], {}, [a], [{'$1'}], [{'$1', [], []}], [{{'$1', '_'}, [], ['$2']}], [{{'$1', '_'}, a, ['$1']}],
           [{{'$1', '_'}, [{no_such_function, '$1'}], ['$1']}], [{{'$1', '_'}, [], ['$1' | a]}], [{'_', [], [{}]}],
           [{'_', [], [{{}}]}], [{'_', [], [{const}]}], [{'_', [], [{const, 1, 2}]}],
-          [{{'$01', '$x'}, [], ['$_']}], [{#{'$1' => a}, [], ['$_']}], [{{#{'_' => a}, 1}, [], ['$_']}], [{a, [], [true]}],
-          [{"$1", [], [true]}], [{1, [], ['$_']}], [{'$1', [], [{is_tuple, '$1'}]}, {'_', [], ['$_']}],
+          [{{'$01', '$x'}, [], ['$_']}], [{#{'$1' => a}, [], ['$_']}], [{{#{'_' => a}, 1}, [], ['$_']}],
+          [{a, [], [true]}], [{"$1", [], [true]}], [{1, [], ['$_']}],
+          [{'$1', [], [{is_tuple, '$1'}]}, {'_', [], ['$_']}],
           [{{'$1', '$0', '$20'}, [], ['$$']}], {{'$1', '_'}, [], ['$1']}, [{{'$1', '_'}, [{self, 1}], [true]}],
           [{'_', [], [{{{const, {a}}, ['$_' | '$_']}}]}], [{'_', [], [{message, a}]}], [{'_', [], [{get_tcw}]}]]).
 
@@ -245,7 +249,8 @@ hollow(Term, Depth) ->
         5 when is_tuple(Term), Depth > 0 -> list_to_tuple([hollow(Part, Depth - 1) || Part <- tuple_to_list(Term)]);
         6 when is_list(Term), Term =/= [], Depth > 0 -> [hollow(hd(Term), Depth - 1) | hollow(tl(Term), Depth - 1)];
         N when is_map(Term), N < 8, Depth > 0 ->
-            maps:from_list([{Key, hollow(Value, Depth - 1)} || {Key, Value} <- maps:to_list(Term), rand:uniform(3) > 1]);
+            maps:from_list([{Key, hollow(Value, Depth - 1)}
+                            || {Key, Value} <- maps:to_list(Term), rand:uniform(3) > 1]);
         7 -> small();
         _ -> Term
     end.
@@ -277,7 +282,8 @@ guards() ->
 guard() ->
     case rand:uniform(10) of
         N when N =< 4 -> {one_of(['>', '>=', '<', '=<', '==', '=:=', '/=', '=/=']), atomic(), atomic()};
-        5 -> {one_of([is_atom, is_integer, is_float, is_number, is_list, is_tuple, is_map, is_binary, is_pid, is_reference]), atomic()};
+        5 -> {one_of([is_atom, is_integer, is_float, is_number, is_list, is_tuple, is_map, is_binary,
+                      is_pid, is_reference]), atomic()};
         6 -> {one_of(['and', 'or', 'andalso', 'orelse']), guard(), guard()};
         7 -> {'not', guard()};
         8 -> {one_of(['andalso', 'orelse', 'and', 'or']), guard(), one_of([guard(), atomic()]), guard()};
@@ -321,18 +327,20 @@ logical(body, _Depth) -> {'not', {'xor', one_of([true, false]), {is_atom, atomic
 
 %% The functions of guards that the running OTP's specifications know.
 functions() ->
-    All = [{is_atom, 1}, {is_binary, 1}, {is_bitstring, 1}, {is_boolean, 1}, {is_float, 1}, {is_function, 1}, {is_function, 2},
-           {is_integer, 1}, {is_integer, 3}, {is_list, 1}, {is_map, 1}, {is_map_key, 2}, {is_number, 1}, {is_pid, 1}, {is_port, 1},
-           {is_record, 3}, {is_reference, 1}, {is_tuple, 1}, {abs, 1}, {binary_part, 2}, {binary_part, 3}, {bit_size, 1},
-           {byte_size, 1}, {ceil, 1}, {element, 2}, {element, 2}, {float, 1}, {floor, 1}, {hd, 1}, {length, 1}, {map_get, 2},
-           {map_size, 1}, {max, 2}, {min, 2}, {node, 0}, {node, 1}, {round, 1}, {self, 0}, {size, 1}, {tl, 1}, {trunc, 1},
-           {tuple_size, 1}, {'+', 1}, {'-', 1}, {'+', 2}, {'-', 2}, {'*', 2}, {'/', 2}, {'div', 2}, {'rem', 2}, {'band', 2},
-           {'bor', 2}, {'bxor', 2}, {'bnot', 1}, {'bsl', 2}, {'bsr', 2}, {'>', 2}, {'>=', 2}, {'<', 2}, {'=<', 2}, {'==', 2},
-           {'/=', 2}, {'=:=', 2}, {'=/=', 2}, {'not', 1}, {'xor', 2}],
-    [Function || {Name, Arity} = Function <- All -- faulty(), is_known(list_to_tuple([Name | lists:duplicate(Arity, 1)]))].
+    All = [{is_atom, 1}, {is_binary, 1}, {is_bitstring, 1}, {is_boolean, 1}, {is_float, 1}, {is_function, 1},
+           {is_function, 2}, {is_integer, 1}, {is_integer, 3}, {is_list, 1}, {is_map, 1}, {is_map_key, 2},
+           {is_number, 1}, {is_pid, 1}, {is_port, 1}, {is_record, 3}, {is_reference, 1}, {is_tuple, 1}, {abs, 1},
+           {binary_part, 2}, {binary_part, 3}, {bit_size, 1}, {byte_size, 1}, {ceil, 1}, {element, 2}, {element, 2},
+           {float, 1}, {floor, 1}, {hd, 1}, {length, 1}, {map_get, 2}, {map_size, 1}, {max, 2}, {min, 2}, {node, 0},
+           {node, 1}, {round, 1}, {self, 0}, {size, 1}, {tl, 1}, {trunc, 1}, {tuple_size, 1}, {'+', 1}, {'-', 1},
+           {'+', 2}, {'-', 2}, {'*', 2}, {'/', 2}, {'div', 2}, {'rem', 2}, {'band', 2}, {'bor', 2}, {'bxor', 2},
+           {'bnot', 1}, {'bsl', 2}, {'bsr', 2}, {'>', 2}, {'>=', 2}, {'<', 2}, {'=<', 2}, {'==', 2}, {'/=', 2},
+           {'=:=', 2}, {'=/=', 2}, {'not', 1}, {'xor', 2}],
+    [Function
+     || {Name, Arity} = Function <- All -- faulty(), is_known(list_to_tuple([Name | lists:duplicate(Arity, 1)]))].
 
-%% Functions in which the running OTP may differ from a newer one. They make integers of floats at the border of small integers, or take
-%% abs(-0.0) or a part of a bit string that is no binary.
+%% Functions in which the running OTP may differ from a newer one. They make integers of floats at the border of small
+%% integers, or take abs(-0.0) or a part of a bit string that is no binary.
 faulty() ->
     Rounding = [{round, 1}, {trunc, 1}, {floor, 1}, {ceil, 1}],
     Border = get(border),

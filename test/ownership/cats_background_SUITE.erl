@@ -1,5 +1,5 @@
-%% What cats does behind the calls. An owner's death is always followed by the transfer to the heir and by reclamation. An idle VM
-%% sleeps. A copy of the library at a second path can be loaded.
+%% What cats does behind the calls. An owner's death is always followed by the transfer to the heir and by reclamation.
+%% An idle VM sleeps. A copy of the library at a second path can be loaded.
 -module(cats_background_SUITE).
 -measures([memory_after_the_application, memory_of_replaced_objects, idle_vm_sleeps]).
 -include_lib("stdlib/include/assert.hrl").
@@ -69,7 +69,8 @@ memory_after_the_application(_Config) ->
          Before = erlang:memory(binary),
          {Owner, _} = cats_test_lib:spawn_owner(fun() ->
                                                     Table = cats:new(t, []),
-                                                    [cats:insert(Table, {N, rand:bytes(100000)}) || N <- lists:seq(1, 100)],
+                                                    [cats:insert(Table, {N, rand:bytes(100000)})
+                                                     || N <- lists:seq(1, 100)],
                                                     Table
                                                 end),
          End(),
@@ -201,7 +202,8 @@ user(Tables) ->
 %% A peer with cats at a path, and a copy of it at another one.
 with_copies(Config, Change, Do) ->
     Home = filename:dirname(filename:dirname(code:which(cats_nif))),
-    [First, Second] = [filename:join([proplists:get_value(priv_dir, Config), Name, "cats"]) || Name <- ["first", "second"]],
+    [First, Second] = [filename:join([proplists:get_value(priv_dir, Config), Name, "cats"])
+                       || Name <- ["first", "second"]],
     [copy(Home, Directory) || Directory <- [First, Second]],
     Change(filename:join(Second, "priv/cats_nif.so")),
     {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa", filename:join(First, "ebin"),
@@ -271,7 +273,9 @@ another_library_at_a_second_path(Config) ->
 
 %% The latest report of the peer, as text.
 log(Event, _Config) ->
-    persistent_term:put(?MODULE, lists:flatten(logger_formatter:format(Event, #{single_line => true, chars_limit => unlimited}))).
+    persistent_term:put(?MODULE,
+                        lists:flatten(logger_formatter:format(Event,
+                                                              #{single_line => true, chars_limit => unlimited}))).
 
 %% Tables outlive the module, so a purge does not make room for another library.
 another_library_after_a_purge(Config) ->

@@ -168,7 +168,8 @@ kept_rights(_Config) ->
 kept_for_a_restarted_worker(_Config) ->
     Test = self(),
     ok = logger:set_module_level(supervisor, none),
-    {ok, Supervisor} = cats_restart_supervisor:start_link(fun() -> proc_lib:start_link(?MODULE, claim_a_name, [Test]) end),
+    {ok, Supervisor} =
+        cats_restart_supervisor:start_link(fun() -> proc_lib:start_link(?MODULE, claim_a_name, [Test]) end),
     Restarts = 300,
     [receive {worker, Pid, N} -> exit(Pid, kill); {worker, _, Other} -> ct:fail({Other, at, N})
      after 60000 -> ct:fail(no_restart)
@@ -525,7 +526,8 @@ rename_moves_the_name(_Config) ->
     [true = ?T:delete(T) || T <- [four, three, Unnamed]],
     ok.
 
-%% More names than the array before the table of names has places. Each leads to its own table; one that was given up, to none.
+%% More names than the array before the table of names has places. Each leads to its own table; one that was given up,
+%% to none.
 many_names(_Config) ->
     Name = fun(N, Kind) -> list_to_atom(lists:concat([Kind, "_of_many_names_", N])) end,
     Numbers = lists:seq(1, 2000),
@@ -591,11 +593,13 @@ fixed_many_times(_Config) ->
     false = ?T:info(Table, fixed),
     true = ?T:delete(Table).
 
-%% After a restart of the system within the VM, kept tables are there, as docs/guide/beyond-ets.md tells. Others are not. The environment of the
-%% VM tells which time it is: the arguments are evaluated again.
+%% After a restart of the system within the VM, kept tables are there, as docs/guide/beyond-ets.md tells. Others are
+%% not. The environment of the VM tells which time it is: the arguments are evaluated again.
 restarted_system(_Config) ->
     Source = "
-        New = fun(Options) -> spawn_monitor(fun() -> cats:insert(cats:new(t, Options), {1, 2}), receive never -> ok end end) end,
+        New = fun(Options) ->
+                      spawn_monitor(fun() -> cats:insert(cats:new(t, Options), {1, 2}), receive never -> ok end end)
+              end,
         Kept = fun() -> [Table || Table <- cats:all(), cats:info(Table, owner) =:= undefined] end,
         case os:getenv(\"RESTARTED\") of
             false ->
@@ -611,4 +615,5 @@ restarted_system(_Config) ->
                 halt()
         end.",
     ?assertEqual({0, "[]"}, cats_test_lib:run(filename:join(code:root_dir(), "bin/erl"),
-                                              ["-noinput", "-pa", filename:dirname(code:which(cats)), "-eval", Source])).
+                                              ["-noinput", "-pa",
+                                               filename:dirname(code:which(cats)), "-eval", Source])).

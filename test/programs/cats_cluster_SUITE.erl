@@ -1,5 +1,6 @@
-%% Three nodes of Mnesia on one machine, on ets and on cats. Clients move money between accounts all the time. Each scenario must end the
-%% same way on both: the sum of all accounts stays, and all copies of a table are equal. CATS_CLUSTER_MS is the time of each load.
+%% Three nodes of Mnesia on one machine, on ets and on cats. Clients move money between accounts all the time. Each
+%% scenario must end the same way on both: the sum of all accounts stays, and all copies of a table are equal.
+%% CATS_CLUSTER_MS is the time of each load.
 -module(cats_cluster_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
@@ -28,7 +29,8 @@ end_per_testcase(_Case, _Config) -> ok.
 %% The scenario has the same result on both.
 both(Scenario, Config) ->
     [OnEts, OnCats] = [told(Kind, fun() ->
-                                          Scenario([{kinds, lists:duplicate(3, Kind)}, {directory, filename:join(directory(Config), Kind)}
+                                          Scenario([{kinds, lists:duplicate(3, Kind)},
+                                                    {directory, filename:join(directory(Config), Kind)}
                                                     | Config])
                                   end, Config) || Kind <- [ets, cats]],
     ?assertEqual(OnEts, OnCats).
@@ -61,7 +63,8 @@ partitioned_scenario(Config) ->
     [A, B, C] = cluster(Config),
     load([A, B, C]),
     cut(C, [A, B]),
-    [ok = until(fun() -> not lists:member(name(C), call(N, mnesia, system_info, [running_db_nodes])) end) || N <- [A, B]],
+    [ok = until(fun() -> not lists:member(name(C), call(N, mnesia, system_info, [running_db_nodes])) end)
+     || N <- [A, B]],
     load([A, B]),
     ok = call(C, mnesia, dirty_write, [{account, 1, 1000000}]),
     Torn = {balance(A), balance(C) =:= balance(A)},
@@ -82,8 +85,10 @@ copies_scenario(Config) ->
                 timer:sleep(duration() div 8),
                 call(A, mnesia, Function, Arguments)
             end || Table <- ?TABLES, Storage <- [case Table of account -> ram_copies; _ -> disc_copies end],
-                   {Function, Arguments} <- [{del_table_copy, [Table, name(C)]}, {add_table_copy, [Table, name(C), Storage]},
-                                             {del_table_copy, [Table, name(B)]}, {move_table_copy, [Table, name(C), name(B)]},
+                   {Function, Arguments} <- [{del_table_copy, [Table, name(C)]},
+                                             {add_table_copy, [Table, name(C), Storage]},
+                                             {del_table_copy, [Table, name(B)]},
+                                             {move_table_copy, [Table, name(C), name(B)]},
                                              {add_table_copy, [Table, name(C), Storage]}]],
     stop_all(Nodes, Clients),
     end_of(Nodes, Done).
@@ -110,18 +115,21 @@ migrated_scenario(Config) ->
                        end, Nodes, [{Number, Kind} || Kind <- [cats, ets], Number <- [1, 2, 3]]),
     end_of(Both, done).
 
-%% A table has a copy on disk in one node, and one of cats_copies in another. Both nodes die, first the one with the disk. They start in the
-%% same order, or in the other one. With master nodes, the table has what the disk has. Without them, it may be empty.
+%% A table has a copy on disk in one node, and one of cats_copies in another. Both nodes die, first the one with the
+%% disk. They start in the same order, or in the other one. With master nodes, the table has what the disk has. Without
+%% them, it may be empty.
 copy_on_disk(Config) ->
     [begin
-         Nodes = [Disk, Memory] = [start_node(#{number => Number, kind => ets, directory => filename:join(directory(Config), Order)}, Config)
-                                   || Number <- [1, 2]],
+         Nodes = [Disk, Memory] =
+             [start_node(#{number => Number, kind => ets, directory => filename:join(directory(Config), Order)}, Config)
+              || Number <- [1, 2]],
          Names = [name(N) || N <- Nodes],
          pong = call(Disk, net_adm, ping, [name(Memory)]),
          ok = call(Disk, mnesia, create_schema, [Names]),
          [ok = call(N, mnesia, start, []) || N <- Nodes],
          {atomic, ok} = call(Disk, mnesia, add_backend_type, [cats_copies, cats_mnesia]),
-         {atomic, ok} = call(Disk, mnesia, create_table, [account, [{disc_copies, [name(Disk)]}, {cats_copies, [name(Memory)]}]]),
+         {atomic, ok} = call(Disk, mnesia, create_table,
+                             [account, [{disc_copies, [name(Disk)]}, {cats_copies, [name(Memory)]}]]),
          [ok = call(N, mnesia, set_master_nodes, [account, [name(Disk)]]) || N <- Nodes],
          ok = call(Memory, mnesia, activity, [sync_transaction, fun mnesia:write/1, [{account, 1, 100}], mnesia]),
          [?assertEqual([{account, 1, 100}], call(N, ?MODULE, contents, [account])) || N <- Nodes],
@@ -161,7 +169,8 @@ cluster(Config) ->
     [ok = call(N, mnesia, start, []) || N <- Nodes],
     [{atomic, ok} = call(hd(Nodes), mnesia, create_table, [Table, [{Storage, Names}]])
      || {Table, Storage} <- [{account, ram_copies}, {disc_account, disc_copies}]],
-    [ok = call(hd(Nodes), mnesia, dirty_write, [{Table, Key, 100}]) || Table <- ?TABLES, Key <- lists:seq(1, ?ACCOUNTS)],
+    [ok = call(hd(Nodes), mnesia, dirty_write, [{Table, Key, 100}])
+     || Table <- ?TABLES, Key <- lists:seq(1, ?ACCOUNTS)],
     [ok = call(N, mnesia, wait_for_tables, [?TABLES, 60000]) || N <- Nodes],
     check_kinds(Nodes),
     Nodes.
@@ -173,9 +182,10 @@ start_node(#{number := Number, kind := Kind, directory := Directory} = Node, Con
     Name = list_to_atom(lists:concat(["cats_cluster_", os:getpid(), "_", Number])),
     Dir = filename:join(Directory, integer_to_list(Number)),
     ok = filelib:ensure_path(Dir),
-    {ok, Peer, Full} = peer:start_link(#{name => Name, host => "localhost", connection => standard_io, wait_boot => 60000,
-                                         args => ["-setcookie", "cats_cluster", "-kernel", "prevent_overlapping_partitions", "false",
-                                                  "-mnesia", "dir", "\"" ++ Dir ++ "\"", "-pa" | Path]}),
+    {ok, Peer, Full} =
+        peer:start_link(#{name => Name, host => "localhost", connection => standard_io, wait_boot => 60000,
+                          args => ["-setcookie", "cats_cluster", "-kernel", "prevent_overlapping_partitions", "false",
+                                   "-mnesia", "dir", "\"" ++ Dir ++ "\"", "-pa" | Path]}),
     Node#{peer => Peer, name => Full}.
 
 name(#{name := Name}) -> Name.
@@ -209,7 +219,8 @@ mend(Node, Others) ->
 
 %% The tables are where the kind of the node says.
 check_kinds(Nodes) ->
-    [?assertEqual({Kind, Kind =:= cats}, {Kind, lists:member(account, call(N, cats, all, []))}) || #{kind := Kind} = N <- Nodes].
+    [?assertEqual({Kind, Kind =:= cats}, {Kind, lists:member(account, call(N, cats, all, []))})
+     || #{kind := Kind} = N <- Nodes].
 
 %% The end: all copies are equal, the sum is there, and the tables are of the right kind.
 end_of(Nodes, Result) ->
@@ -219,9 +230,11 @@ end_of(Nodes, Result) ->
     [ok = peer:stop(Peer) || #{peer := Peer} <- Nodes],
     Result.
 
-%% A transaction returns before its commit has come to all nodes (mnesia:sync_transaction/1 would wait), so the last one may be on its way.
+%% A transaction returns before its commit has come to all nodes (mnesia:sync_transaction/1 would wait), so the last one
+%% may be on its way.
 equal(Nodes) ->
-    [ok = until(fun() -> length(lists:usort([call(N, ?MODULE, contents, [Table]) || N <- Nodes])) =:= 1 end) || Table <- ?TABLES].
+    [ok = until(fun() -> length(lists:usort([call(N, ?MODULE, contents, [Table]) || N <- Nodes])) =:= 1 end)
+     || Table <- ?TABLES].
 
 balance(Node) -> [lists:sum([Amount || {_, _, Amount} <- call(Node, ?MODULE, contents, [Table])]) || Table <- ?TABLES].
 

@@ -4,14 +4,14 @@
 -include_lib("stdlib/include/qlc.hrl").
 -include_lib("kernel/include/file.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([files/1, damaged_files/1, garbage_behind/1, much_garbage_behind/1, killed_writer/1, killed_keeper/1, two_writers/1,
-         full_disk/1, special_names/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1, ets/1,
-         live/1, queries/1,
+-export([files/1, damaged_files/1, garbage_behind/1, much_garbage_behind/1, killed_writer/1, killed_keeper/1,
+         two_writers/1, full_disk/1, special_names/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1,
+         ets/1, live/1, queries/1,
          query_plans/1, query_arguments/1, browser/1]).
 
 all() ->
-    [files, damaged_files, garbage_behind, much_garbage_behind, killed_writer, killed_keeper, two_writers, full_disk, special_names,
-     file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
+    [files, damaged_files, garbage_behind, much_garbage_behind, killed_writer, killed_keeper, two_writers, full_disk,
+     special_names, file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
      query_arguments, browser].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
@@ -65,7 +65,8 @@ damaged_files(Config) ->
                  ++ [{Place, changed(Bytes, Place)} || Place <- [3, 40, Size div 3, Size div 2]]]
      end || Writer <- [ets, cats], Options <- write_options()].
 
-%% What is behind a table counts or not as in ets. That depends on the size of the table, as both read a hundred terms at once.
+%% What is behind a table counts or not as in ets. That depends on the size of the table, as both read a hundred terms
+%% at once.
 garbage_behind(Config) ->
     File = file(Config),
     Noise = << <<(erlang:phash2(N))>> || N <- lists:seq(1, 400) >>,
@@ -75,7 +76,8 @@ garbage_behind(Config) ->
          ok = cats:tab2file(Table, File, Options),
          {ok, Bytes} = file:read_file(File),
          [read_by_both(File, <<Bytes/binary, Garbage/binary>>, {Size, Options, Garbage})
-          || Garbage <- [<<1>>, <<0:64>>, <<0:90/unit:8>>, <<0:800/unit:8>>, <<0:70000/unit:8>>, Noise, record({late, 1}),
+          || Garbage <- [<<1>>, <<0:64>>, <<0:90/unit:8>>, <<0:800/unit:8>>,
+                         <<0:70000/unit:8>>, Noise, record({late, 1}),
                          record(['$end_of_table', [{count, Size}]]), <<(record({late, 2}))/binary, 0:300/unit:8>>]]
      end || Size <- [0, 1, 98, 99, 100, 101, 199, 200], Options <- write_options()].
 
@@ -155,12 +157,14 @@ killed_writer(Config) ->
          cats_test_lib:eventually(fun() -> files_beside(File) =:= [] end)
      end || _ <- lists:seq(1, 20)].
 
-%% The process that would delete what a killed writer leaves is killed itself. The writer goes on, or fails with the reason.
+%% The process that would delete what a killed writer leaves is killed itself. The writer goes on, or fails with the
+%% reason.
 killed_keeper(Config) ->
     {File, New} = directory(Config, ?FUNCTION_NAME),
     Killer = spawn_link(fun Kill() ->
                                 [exit(Pid, kill) || Pid <- processes(),
-                                                    {_, {cats_whole_files, keep, 2}} <- [process_info(Pid, current_function)]],
+                                                    {_, {cats_whole_files, keep, 2}} <-
+                                                        [process_info(Pid, current_function)]],
                                 Kill()
                         end),
     Results = [cats:tab2file(New, File) || _ <- lists:seq(1, 100)],
@@ -174,7 +178,8 @@ two_writers(Config) ->
     {File, New} = directory(Config, ?FUNCTION_NAME),
     Old = cats_test_lib:new(cats, old, [public]),
     cats:insert(Old, {old, 1}),
-    cats_test_lib:together([fun() -> [ok = cats:tab2file(Table, File) || _ <- lists:seq(1, 40)] end || Table <- [Old, New]]
+    cats_test_lib:together([fun() -> [ok = cats:tab2file(Table, File) || _ <- lists:seq(1, 40)] end
+                            || Table <- [Old, New]]
                            ++ [fun() -> [?assert(whole(File)) || _ <- lists:seq(1, 40)] end]),
     ?assertEqual([], files_beside(File)).
 
@@ -190,12 +195,14 @@ full_disk(Config) ->
     {File, New} = directory(Config, ?FUNCTION_NAME),
     Large = filename:join(proplists:get_value(priv_dir, Config), "large"),
     ok = cats:tab2file(New, Large),
-    Source = io_lib:format("{ok, T} = cats:file2tab(~tp), ok = file:set_cwd(~tp), io:format(\"~~tp\", [cats:tab2file(T, table)]), halt().",
+    Source = io_lib:format("{ok, T} = cats:file2tab(~tp), ok = file:set_cwd(~tp), io:format(\"~~tp\", "
+                           "[cats:tab2file(T, table)]), halt().",
                            [Large, filename:dirname(File)]),
     Erl = filename:join(code:root_dir(), "bin/erl"),
     ?assertEqual({0, "{error,{file_error,table,efbig}}"},
                  cats_test_lib:run("sh", ["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"",
-                                          Erl, "-noinput", "-pa", filename:dirname(code:which(cats)), "-eval", Source])),
+                                          Erl, "-noinput", "-pa",
+                                          filename:dirname(code:which(cats)), "-eval", Source])),
     ?assert(is_old(File)),
     ?assertEqual([], files_beside(File)).
 
@@ -203,7 +210,8 @@ full_disk(Config) ->
 special_names(Config) ->
     {File, New} = directory(Config, ?FUNCTION_NAME),
     [Link, Dangling, Long, Directory, Pipe] =
-        [filename:join(filename:dirname(File), Name) || Name <- ["link", "dangling", lists:duplicate(255, $n), "directory", "pipe"]],
+        [filename:join(filename:dirname(File), Name)
+         || Name <- ["link", "dangling", lists:duplicate(255, $n), "directory", "pipe"]],
     ok = file:make_symlink(File, Link),
     ok = file:make_symlink("nothing", Dangling),
     [begin
@@ -216,7 +224,8 @@ special_names(Config) ->
     {0, ""} = cats_test_lib:run("mkfifo", [Pipe]),
     [?assertEqual({error, eaccess}, cats:tab2file(New, Name)) || Name <- [Directory, Pipe, filename:join(File, "x")]],
     ?assertMatch({ok, #file_info{type = other}}, file:read_link_info(Pipe)),
-    ?assertEqual(lists:sort([filename:basename(Name) || Name <- [Link, Dangling, Long, Directory, Pipe]]), lists:sort(files_beside(File))).
+    ?assertEqual(lists:sort([filename:basename(Name) || Name <- [Link, Dangling, Long, Directory, Pipe]]),
+                 lists:sort(files_beside(File))).
 
 file_arguments(Config) ->
     File = file(Config),
@@ -240,7 +249,8 @@ file_arguments(Config) ->
                       receive {private, Table} -> Module:tab2file(Table, File ++ ".private") end
               end,
     ?assertEqual({error, badtab}, Private(cats)),
-    ?assertEqual([], filelib:wildcard(File ++ ".private") ++ filelib:wildcard(filename:join(filename:dirname(File), ".cats-*"))).
+    ?assertEqual([], filelib:wildcard(File ++ ".private")
+                     ++ filelib:wildcard(filename:join(filename:dirname(File), ".cats-*"))).
 
 %% Calls the function with each module. The results or the reasons of the errors must be the same.
 same(Function) ->
@@ -373,7 +383,8 @@ browser(_Config) ->
          Pages = [begin
                       Table = cats_test_lib:new(Module, browsed, [ordered_set]),
                       Module:insert(Table, [{N, lists:duplicate(N, $a), "text"} || N <- lists:seq(1, 60)]),
-                      {Shown, Result} = cats_test_lib:with_input(Answers, fun() -> apply(Module, i, [Table | Size]) end),
+                      {Shown, Result} = cats_test_lib:with_input(Answers,
+                                                                 fun() -> apply(Module, i, [Table | Size]) end),
                       {Shown, Result, Module:info(Table, type)}
                   end || Module <- [ets, cats]],
          ?assertMatch([Page, Page], Pages)

@@ -14,7 +14,9 @@ init_per_suite(Config) ->
     case cats_test_lib:run("elixir", ["-e", "[] = []"]) of
         {0, _} ->
             Sources = filelib:wildcard(source("**/*.ex")),
-            ?assertEqual({0, ""}, cats_test_lib:run("elixirc", ["-pa", cats(), "-o", Directory, "--warnings-as-errors" | Sources])),
+            ?assertEqual({0, ""},
+                         cats_test_lib:run("elixirc",
+                                           ["-pa", cats(), "-o", Directory, "--warnings-as-errors" | Sources])),
             [{compiled, Directory} | Config];
         _ ->
             {skip, "no Elixir that runs on this OTP"}
@@ -90,7 +92,9 @@ own = fn value -> Colours.put(:nothing, make_ref()); {value, value} end
 %RuntimeError{message: \"the value of :nothing in Colours was changed during each of 1000 calls\" <> _} =
   try do Colours.get_and_update(:nothing, own) rescue error -> error end
 :ok = Colours.put(:nothing, 0)
-1..8 |> Enum.map(fn _ -> Task.async(fn -> for _ <- 1..100, do: Colours.update(:visits, 0, &(&1 + 1)) end) end) |> Enum.each(&Task.await/1)
+1..8
+|> Enum.map(fn _ -> Task.async(fn -> for _ <- 1..100, do: Colours.update(:visits, 0, &(&1 + 1)) end) end)
+|> Enum.each(&Task.await/1)
 802 = Colours.get(:visits)
 true = Enum.sort(Colours.stream()) == [grass: \"green\", nothing: 0, sky: \"blue\", visits: 802]
 :ok = Colours.put_all(for n <- 1..1000, do: {n, n})
@@ -141,7 +145,8 @@ defmodule Phoenix.LiveDashboard.PageBuilder do
 end
 "),
     {0, _} = cats_test_lib:run("elixirc", ["-o", Directory, File]),
-    {0, _} = cats_test_lib:run("elixirc", ["-pa", cats(), "-pa", Directory, "-o", Directory, source("cats/live_dashboard_page.ex")]),
+    {0, _} = cats_test_lib:run("elixirc", ["-pa", cats(), "-pa", Directory, "-o", Directory,
+                                           source("cats/live_dashboard_page.ex")]),
     evaluate([{compiled, Directory} | Config], "
 alias Cats.LiveDashboardPage, as: Page
 {:ok, session, module: :cats} = Page.init([])
@@ -158,7 +163,8 @@ Process.sleep(50)
 :cats.insert(table, {0, 0})
 :cats.tab2list(table)
 by_scans = %{params | sort_by: :scans}
-{[%{growth: growth, scans: scans, waits: 0.0}, %{growth: 0.0, scans: nil, operations: nil}], 2, _} = Page.fetch(by_scans, node(), state)
+{[%{growth: growth, scans: scans, waits: 0.0}, %{growth: 0.0, scans: nil, operations: nil}], 2, _} =
+  Page.fetch(by_scans, node(), state)
 true = growth > 0 and growth < 20 and scans == growth
 {[%{name: \":other\"}, _], 2, _} = Page.fetch(%{params | sort_by: :name, sort_dir: :asc}, node(), state)
 {[_], 2, _} = Page.fetch(%{params | limit: 1}, node(), state)

@@ -31,7 +31,8 @@ erlang(Config) ->
     {ok, Before} = file:get_cwd(),
     %% Some write files.
     ok = file:set_cwd(Directory),
-    Ran = [in_process(fun() -> lists:foldl(fun(Block, Bindings) -> run(Block, Bindings, Directory) end, [], Blocks) end, Document)
+    Ran = [in_process(fun() -> lists:foldl(fun(Block, Bindings) -> run(Block, Bindings, Directory) end, [], Blocks) end,
+                      Document)
            || Document <- documents(), Blocks <- [blocks(Document, "erlang")], Blocks =/= []],
     ok = file:set_cwd(Before),
     ?assert(length(Ran) > 3).
@@ -103,7 +104,8 @@ problems(Config) ->
                           fun() ->
                                   timer:sleep(500),
                                   Changes = [{maps:get(Figure, Change), Name}
-                                             || {Name, #{Figure := _} = Change} <- maps:to_list(cats:stats_delta(Before, cats:stats()))],
+                                             || {Name, #{Figure := _} = Change} <-
+                                                    maps:to_list(cats:stats_delta(Before, cats:stats()))],
                                   [{Most, First}, {Next, _} | _] = lists:reverse(lists:sort(Changes)),
                                   First =:= Table andalso Most > Next + 3
                           end, 60000),
@@ -119,8 +121,8 @@ load(Module, Config) ->
     {ok, Module} = compile:file(Source, [{outdir, Directory}, report, warnings_as_errors]),
     {module, Module} = code:load_abs(filename:join(Directory, Module)).
 
-%% Runs in a process of its own. Its tables end with it, and so do the processes that it is linked to. They could use tables of the
-%% next process otherwise, which have the same names.
+%% Runs in a process of its own. Its tables end with it, and so do the processes that it is linked to. They could use
+%% tables of the next process otherwise, which have the same names.
 in_process(Function, Document) ->
     {Pid, Monitor} = spawn_monitor(fun() -> Function(), end_linked() end),
     receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Document, normal}, {Document, Reason}) end.

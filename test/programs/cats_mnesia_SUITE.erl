@@ -1,5 +1,6 @@
-%% Mnesia three ways does the same: a stock one, one that cats_recompile made, and a stock one with tables of cats_mnesia. Each runs in a
-%% node of its own. The same exercise must give the same results, and the tables must be where they belong.
+%% Mnesia three ways does the same: a stock one, one that cats_recompile made, and a stock one with tables of
+%% cats_mnesia. Each runs in a node of its own. The same exercise must give the same results, and the tables must be
+%% where they belong.
 -module(cats_mnesia_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
@@ -22,7 +23,8 @@ recompiled(Config) ->
     {_, Expected} = run(ram_copies, stock, Config),
     {Tables, Results} = run(ram_copies, recompiled, Config),
     same(Expected, Results),
-    ?assert(lists:member(set, Tables) andalso lists:member(mnesia_held_locks, Tables) andalso lists:member(disc, Tables)),
+    ?assert(lists:member(set, Tables) andalso lists:member(mnesia_held_locks, Tables)
+            andalso lists:member(disc, Tables)),
     ?assertEqual(2, in_node(recompiled, stores, [], Config)).
 
 %% A recompiled Mnesia may keep its own tables in ets, as docs/guide/mnesia.md describes.
@@ -78,7 +80,8 @@ option_results() ->
     ok = mnesia:start(),
     {atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia),
     New = fun(Name, Options) ->
-                  mnesia:create_table(Name, [{cats_copies, [node()]}, {type, ordered_set}, {storage_properties, [{cats, Options}]}])
+                  mnesia:create_table(Name, [{cats_copies, [node()]}, {type, ordered_set},
+                                             {storage_properties, [{cats, Options}]}])
           end,
     {atomic, ok} = New(good, [{engine, ca}]),
     {cats:info(good, engine), New(bad, [nonsense])}.
@@ -99,7 +102,8 @@ owner_results() ->
     {atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia),
     {Before, After, mnesia:create_table(a, [{cats_copies, [node()]}]), mnesia:dirty_all_keys(a)}.
 
-%% What a table has after it was changed to disc_copies and Mnesia has started again. An old Mnesia would lose it, so the change is refused.
+%% What a table has after it was changed to disc_copies and Mnesia has started again. An old Mnesia would lose it, so
+%% the change is refused.
 changed_to_disc(Config) ->
     Directory = filename:join(proplists:get_value(priv_dir, Config), changed_to_disc),
     {Changed, Sizes} = in_node(stock, disc_results, [Directory], Config),
@@ -143,7 +147,8 @@ index_read_results() ->
      || Type <- [set, ordered_set, bag], Index <- [bag, ordered]].
 
 index_reads(Table, Type, Index) ->
-    {atomic, ok} = mnesia:create_table(Table, [{cats_copies, [node()]}, {type, Type}, {attributes, [key, a]}, {index, [{a, Index}]}]),
+    {atomic, ok} = mnesia:create_table(Table, [{cats_copies, [node()]}, {type, Type},
+                                               {attributes, [key, a]}, {index, [{a, Index}]}]),
     [ok = mnesia:dirty_write({Table, Key, here}) || Key <- [8, 3, 9, 1, 5, 7, 2, 6, 4]],
     Read = fun() -> lists:sort([Key || {_, Key, here} <- mnesia:index_read(Table, here, a)]) end,
     Move = fun(Key) -> mnesia:delete_object({Table, Key, here}), mnesia:write({Table, Key, away}) end,
@@ -168,9 +173,10 @@ exercise(Copies, Directory) ->
     ok = mnesia:start(),
     [{atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia) || Copies =:= cats_copies],
     Tables = [set, ordered, bag, disc],
-    [{atomic, ok} = mnesia:create_table(Table, [{Storage, [node()]}, {type, Type}, {attributes, [key, a, b]}, {index, [{a, Index}]}])
-     || {Table, Storage, Type, Index} <- [{set, Copies, set, bag}, {ordered, Copies, ordered_set, ordered}, {bag, Copies, bag, ordered},
-                                          {disc, disc_copies, set, ordered}]],
+    [{atomic, ok} = mnesia:create_table(Table, [{Storage, [node()]}, {type, Type},
+                                                {attributes, [key, a, b]}, {index, [{a, Index}]}])
+     || {Table, Storage, Type, Index} <- [{set, Copies, set, bag}, {ordered, Copies, ordered_set, ordered},
+                                          {bag, Copies, bag, ordered}, {disc, disc_copies, set, ordered}]],
     Steps = [begin
                  Arguments = [lists:nth(rand:uniform(4), Tables), rand:uniform(30), rand:uniform(5)],
                  {Arguments, step(rand:uniform(14), rand:uniform(3), Arguments)}
@@ -186,7 +192,8 @@ exercise(Copies, Directory) ->
     stopped = mnesia:stop(),
     {Named, Steps ++ Results ++ [Restarted]}.
 
-contents(Tables) -> [{Table, lists:sort(mnesia:dirty_match_object(mnesia:table_info(Table, wild_pattern)))} || Table <- Tables].
+contents(Tables) ->
+    [{Table, lists:sort(mnesia:dirty_match_object(mnesia:table_info(Table, wild_pattern)))} || Table <- Tables].
 
 step(Kind, 1, Arguments) -> mnesia:transaction(operation(Kind, Arguments));
 step(Kind, 2, Arguments) -> catch mnesia:activity(async_dirty, operation(Kind, Arguments));
@@ -220,14 +227,16 @@ counters(Copies) ->
     [mnesia:dirty_update_counter(counter, n, Step) || Step <- [7, 7, -3, -100]] ++ [mnesia:dirty_read(counter, n)].
 
 walks() ->
-    [mnesia:dirty_first(ordered), mnesia:dirty_last(ordered), mnesia:dirty_next(ordered, 7), mnesia:dirty_prev(ordered, 7),
-     mnesia:dirty_slot(ordered, 0), failure(fun() -> mnesia:dirty_slot(ordered, 10000) end),
+    [mnesia:dirty_first(ordered), mnesia:dirty_last(ordered), mnesia:dirty_next(ordered, 7),
+     mnesia:dirty_prev(ordered, 7), mnesia:dirty_slot(ordered, 0),
+     failure(fun() -> mnesia:dirty_slot(ordered, 10000) end),
      mnesia:transaction(fun() -> mnesia:foldr(fun(Record, All) -> [Record | All] end, [], ordered) end),
      mnesia:transaction(fun() -> mnesia:write({ordered, 0, 1, new}), mnesia:first(ordered) end)].
 
 infos(Tables) ->
-    [[{Item, mnesia:table_info(Table, Item)} || Item <- [size, type, attributes, index, arity, record_name, access_mode, wild_pattern,
-                                                         where_to_read, where_to_write, active_replicas, checkpoints]]
+    [[{Item, mnesia:table_info(Table, Item)}
+      || Item <- [size, type, attributes, index, arity, record_name, access_mode, wild_pattern,
+                  where_to_read, where_to_write, active_replicas, checkpoints]]
      || Table <- Tables]
         ++ [[Item || {Item, _} <- mnesia:table_info(disc, all), Item =/= cats_copies],
             [mnesia:table_info(Table, memory) > 0 || Table <- Tables], lists:sort(mnesia:system_info(tables)),
@@ -237,26 +246,33 @@ infos(Tables) ->
 queries(Tables) ->
     [mnesia:transaction(fun() -> lists:sort(qlc:e(Query)) end)
      || Table <- Tables, Traverse <- [select, first_next],
-        Query <- [qlc:q([{Key, B} || {_, Key, A, B} <- mnesia:table(Table, [{traverse, Traverse}, {n_objects, 4}]), A > 2]),
+        Query <- [qlc:q([{Key, B}
+                         || {_, Key, A, B} <- mnesia:table(Table, [{traverse, Traverse}, {n_objects, 4}]), A > 2]),
                   qlc:q([A || {_, Key, A, _} <- mnesia:table(Table), Key =:= 7])]]
-        ++ [mnesia:transaction(fun() -> lists:sort(qlc:e(qlc:q([{K, B1, B2} || {_, K, _, B1} <- mnesia:table(set),
-                                                                                {_, K2, _, B2} <- mnesia:table(bag), K =:= K2]))) end)].
+        ++ [mnesia:transaction(fun() ->
+                                       lists:sort(qlc:e(qlc:q([{K, B1, B2}
+                                                               || {_, K, _, B1} <- mnesia:table(set),
+                                                                  {_, K2, _, B2} <- mnesia:table(bag), K =:= K2])))
+                               end)].
 
 %% A checkpoint keeps the old state, also under later changes and transactions.
 checkpoints(Directory) ->
     Before = contents([set, bag]),
     {ok, Name, _} = mnesia:activate_checkpoint([{name, point}, {max, [set, bag]}, {ram_overrides_dump, true}]),
-    [mnesia:transaction(fun() -> mnesia:write({set, Key, 1, late}), mnesia:delete({bag, Key}) end) || Key <- lists:seq(1, 40)],
+    [mnesia:transaction(fun() -> mnesia:write({set, Key, 1, late}), mnesia:delete({bag, Key}) end)
+     || Key <- lists:seq(1, 40)],
     File = filename:join(Directory, "checkpoint"),
     ok = mnesia:backup_checkpoint(Name, File),
     Retained = mnesia:table_info(set, checkpoints),
     ok = mnesia:deactivate_checkpoint(Name),
-    {ok, All} = mnesia:traverse_backup(File, mnesia_backup, dummy, read_only, fun(Item, All) -> {[Item], [Item | All]} end, []),
+    {ok, All} = mnesia:traverse_backup(File, mnesia_backup, dummy, read_only,
+                                       fun(Item, All) -> {[Item], [Item | All]} end, []),
     %% A record is inserted, and a table with a key tells that the key's records are deleted.
     Apply = fun({_, Key}, Records) -> [Record || Record <- Records, element(2, Record) =/= Key];
                (Record, Records) -> [Record | Records]
             end,
-    Before = [{Table, lists:sort(lists:foldr(Apply, [], [Item || Item <- All, element(1, Item) =:= Table]))} || Table <- [set, bag]],
+    Before = [{Table, lists:sort(lists:foldr(Apply, [], [Item || Item <- All, element(1, Item) =:= Table]))}
+              || Table <- [set, bag]],
     [Retained, Before].
 
 backups(Directory) ->
@@ -274,17 +290,22 @@ backups(Directory) ->
 
 %% Mnesia makes no fragments of a backend's tables: it aborts add_frag.
 fragments() ->
-    Created = mnesia:create_table(pieces, [{frag_properties, [{n_fragments, 4}, {n_ram_copies, 1}, {node_pool, [node()]}]}]),
+    Created = mnesia:create_table(pieces,
+                                  [{frag_properties, [{n_fragments, 4}, {n_ram_copies, 1}, {node_pool, [node()]}]}]),
     Write = fun(Key) -> mnesia:write(pieces, {pieces, Key, Key * Key}, write) end,
     [ok = mnesia:activity(transaction, Write, [Key], mnesia_frag) || Key <- lists:seq(1, 100)],
-    Read = fun() -> mnesia:activity(sync_dirty, fun() -> [mnesia:read(pieces, Key) || Key <- [1, 50, 100, 101]] end, mnesia_frag) end,
+    Read = fun() ->
+                   mnesia:activity(sync_dirty,
+                                   fun() -> [mnesia:read(pieces, Key) || Key <- [1, 50, 100, 101]] end, mnesia_frag)
+           end,
     Sizes = fun() -> mnesia:activity(async_dirty, fun() -> mnesia:table_info(pieces, frag_size) end, mnesia_frag) end,
     First = {Sizes(), Read()},
     Added = mnesia:change_table_frag(pieces, {add_frag, [node()]}),
     Second = {Sizes(), Read()},
     Removed = mnesia:change_table_frag(pieces, del_frag),
     Specification = [{{pieces, '$1', '$2'}, [{'<', '$1', 9}], ['$2']}],
-    Matched = mnesia:activity(transaction, fun() -> lists:sort(mnesia:select(pieces, Specification, read)) end, mnesia_frag),
+    Matched = mnesia:activity(transaction,
+                              fun() -> lists:sort(mnesia:select(pieces, Specification, read)) end, mnesia_frag),
     [Created, First, Added, Second, Removed, Sizes(), Read(), Matched].
 
 indices() ->
@@ -294,9 +315,11 @@ indices() ->
 
 kinds(Copies) ->
     Before = contents([bag, ordered]),
-    Changes = [[to_disc(Table, Copies), mnesia:change_table_copy_type(Table, node(), Copies)] || Table <- [bag, ordered]],
+    Changes = [[to_disc(Table, Copies), mnesia:change_table_copy_type(Table, node(), Copies)]
+               || Table <- [bag, ordered]],
     Same = Before =:= contents([bag, ordered]),
-    Transformed = mnesia:transform_table(ordered, fun({ordered, Key, A, B}) -> {ordered, Key, A, B, new} end, [key, a, b, c]),
+    Transformed = mnesia:transform_table(ordered,
+                                         fun({ordered, Key, A, B}) -> {ordered, Key, A, B, new} end, [key, a, b, c]),
     [Changes, Same, Transformed, contents([ordered])].
 
 %% By way of `ram_copies', as an old Mnesia would lose the contents of cats_copies otherwise.
@@ -311,7 +334,8 @@ loads(Copies) ->
      failure(fun() -> mnesia:dirty_read(large, 200) end)].
 
 cleared() ->
-    [mnesia:clear_table(set), mnesia:table_info(set, size), mnesia:dirty_index_read(set, 1, a), mnesia:dirty_first(set)].
+    [mnesia:clear_table(set), mnesia:table_info(set, size),
+     mnesia:dirty_index_read(set, 1, a), mnesia:dirty_first(set)].
 
 failure(Function) ->
     try Function() catch Class:Reason -> {Class, Reason} end.

@@ -1,14 +1,15 @@
-%% What cats_recompile makes of applications: of beam files with debug information and without, of Elixir's, and with exceptions.
+%% What cats_recompile makes of applications: of beam files with debug information and without, of Elixir's, and with
+%% exceptions.
 -module(cats_recompile_SUITE).
 -include_lib("kernel/include/file.hrl").
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
--export([separate/1, in_place/1, copied/1, kept_chunks/1, chosen_modules/1, full_disk/1, from_source/1, not_possible/1, warned/1,
-         exceptions/1, named_calls/1, server/1, elixir/1]).
+-export([separate/1, in_place/1, copied/1, kept_chunks/1, chosen_modules/1, full_disk/1, from_source/1, not_possible/1,
+         warned/1, exceptions/1, named_calls/1, server/1, elixir/1]).
 
 all() ->
-    [separate, in_place, copied, kept_chunks, chosen_modules, full_disk, from_source, not_possible, warned, exceptions, named_calls,
-     server, elixir].
+    [separate, in_place, copied, kept_chunks, chosen_modules, full_disk, from_source, not_possible, warned, exceptions,
+     named_calls, server, elixir].
 
 init_per_testcase(Case, Config) ->
     [{directory, filename:join(proplists:get_value(priv_dir, Config), Case)} | Config].
@@ -24,7 +25,8 @@ application(Sources, Options, Config) ->
     [begin
          File = filename:join([Directory, "src", Module ++ ".erl"]),
          ok = file:write_file(File, ["-module(", Module, ").\n\n", Source]),
-         {ok, _} = compile:file(File, [export_all, nowarn_export_all, {outdir, filename:join(Directory, "ebin")} | Options])
+         {ok, _} = compile:file(File,
+                                [export_all, nowarn_export_all, {outdir, filename:join(Directory, "ebin")} | Options])
      end || {Module, Source} <- Sources],
     ok = file:write_file(filename:join(Directory, "ebin/demo.app"), "{application, demo, [{vsn, \"1.0\"}]}.\n"),
     ok = file:write_file(filename:join(Directory, "priv/data"), "some data"),
@@ -73,26 +75,33 @@ in_place(Config) ->
      end || Changed <- [[recompiled_a], []]],
     ?assertEqual({ok, ["data"]}, file:list_dir(filename:join(Directory, "priv"))).
 
-%% All files of `ebin' that need not change are copies, and what is in place already is not written again. A module that does not name `ets'
-%% needs no debug information.
+%% All files of `ebin' that need not change are copies, and what is in place already is not written again. A module that
+%% does not name `ets' needs no debug information.
 copied(Config) ->
     Original = application([{"recompiled_a", ?TABLES}], [debug_info], Config),
     Same = application([{"recompiled_b", "f(T) -> lists:sort(T).\n"}], [], Config),
     ok = file:delete(filename:join(Same, "src/recompiled_b.erl")),
     ok = filelib:ensure_path(filename:join(Original, "ebin/more")),
-    [ok = file:write_file(filename:join([Original, "ebin", Name]), Name) || Name <- ["demo.appup", "more/tool", ".hidden"]],
+    [ok = file:write_file(filename:join([Original, "ebin", Name]), Name)
+     || Name <- ["demo.appup", "more/tool", ".hidden"]],
     ok = file:change_mode(filename:join(Original, "ebin/more/tool"), 8#755),
     ?assertEqual({ok, [recompiled_a], []}, cats_recompile:apps([Original], out(Config))),
     New = filename:join(out(Config), "demo/ebin"),
     Files = ["demo.app", "demo.appup", "more/tool", ".hidden", "recompiled_b.beam"],
-    [?assertEqual(file:read_file(filename:join([Original, "ebin", Name])), file:read_file(filename:join(New, Name))) || Name <- Files],
-    ?assertMatch({ok, #file_info{mode = Mode}} when Mode band 8#777 =:= 8#755, file:read_file_info(filename:join(New, "more/tool"))),
-    Written = fun() -> [element(2, file:read_file_info(filename:join(New, Name))) || Name <- ["recompiled_a.beam" | Files]] end,
+    [?assertEqual(file:read_file(filename:join([Original, "ebin", Name])), file:read_file(filename:join(New, Name)))
+     || Name <- Files],
+    ?assertMatch({ok, #file_info{mode = Mode}} when Mode band 8#777 =:= 8#755,
+                 file:read_file_info(filename:join(New, "more/tool"))),
+    Written = fun() ->
+                      [element(2, file:read_file_info(filename:join(New, Name)))
+                       || Name <- ["recompiled_a.beam" | Files]]
+              end,
     Before = Written(),
     ok = file:write_file(filename:join(New, "demo.appup"), "another"),
     ?assertEqual({ok, [recompiled_a], []}, cats_recompile:apps([Original], out(Config))),
     ?assertEqual(["demo.appup"], [Name || {Name, #file_info{inode = Old}, #file_info{inode = Now}}
-                                              <- lists:zip3(["recompiled_a.beam" | Files], Before, Written()), Old =/= Now]).
+                                              <- lists:zip3(["recompiled_a.beam" | Files], Before, Written()),
+                                          Old =/= Now]).
 
 %% The source, the options, and what other tools have put into the file.
 kept_chunks(Config) ->
@@ -107,13 +116,15 @@ kept_chunks(Config) ->
          || Directory <- [Original, filename:join(out(Config), "demo")]],
     ?assertEqual(lists:sort(Before), lists:sort(After)),
     load(recompiled_a, filename:join(out(Config), "demo")),
-    ?assertEqual(filename:join(Original, "src/recompiled_a.erl"), proplists:get_value(source, recompiled_a:module_info(compile))).
+    ?assertEqual(filename:join(Original, "src/recompiled_a.erl"),
+                 proplists:get_value(source, recompiled_a:module_info(compile))).
 
 chosen_modules(Config) ->
     Original = application([{"recompiled_a", ?TABLES}, {"recompiled_b", ?TABLES}], [debug_info], Config),
     %% One that is not chosen need not be readable.
     ok = file:write_file(filename:join(Original, "ebin/recompiled_c.beam"), "nonsense"),
-    ?assertEqual({error, [{no_module, recompiled_d}]}, cats_recompile:apps([Original], out(Config), [{modules, [recompiled_b, recompiled_d]}])),
+    ?assertEqual({error, [{no_module, recompiled_d}]},
+                 cats_recompile:apps([Original], out(Config), [{modules, [recompiled_b, recompiled_d]}])),
     ?assertError({bad_module, "a"}, cats_recompile:apps([Original], out(Config), [{modules, ["a"]}])),
     ?assertEqual({ok, [recompiled_b], []}, cats_recompile:apps([Original], out(Config), [{modules, [recompiled_b]}])),
     [load(Module, filename:join(out(Config), "demo")) || Module <- [recompiled_a, recompiled_b]],
@@ -132,8 +143,9 @@ full_disk(Config) ->
     {ok, Beam} = file:read_file(filename:join(Directory, "ebin/recompiled_a.beam")),
     Out = filename:join(out(Config), "limited"),
     Source = io_lib:format("io:format(\"~~0tp\", [cats_recompile:apps([~tp], ~tp)]), halt().", [Directory, Out]),
-    {0, Output} = cats_test_lib:run("sh", ["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"", filename:join(code:root_dir(), "bin/erl"),
-                                           "-noinput", "-pa", filename:dirname(code:which(cats)), "-eval", Source]),
+    {0, Output} = cats_test_lib:run("sh", ["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"",
+                                           filename:join(code:root_dir(), "bin/erl"), "-noinput", "-pa",
+                                           filename:dirname(code:which(cats)), "-eval", Source]),
     ?assertEqual(lists:flatten(io_lib:format("{error,[{bad_file,~0tp,efbig}]}", [filename:join(Out, "demo/ebin/zzz")])),
                  Output),
     ?assertEqual({ok, []}, file:list_dir(filename:join(Out, "demo/ebin"))),
@@ -142,7 +154,8 @@ full_disk(Config) ->
 %% The macros and parse transforms of the first compilation count again.
 from_source(Config) ->
     Source = "-include_lib(\"stdlib/include/ms_transform.hrl\").\n" ?TABLES
-        "chosen() -> T = ets:new(t, []), ets:insert(T, {?KEY, 7}), ets:select(T, ets:fun2ms(fun({?KEY, N}) -> N end)).\n",
+        "chosen() -> T = ets:new(t, []), ets:insert(T, {?KEY, 7}), ets:select(T, ets:fun2ms(fun({?KEY, N}) -> N "
+        "end)).\n",
     Original = application([{"recompiled_a", Source}], [{d, 'KEY', key}], Config),
     ?assertEqual({ok, [recompiled_a], []}, cats_recompile:apps([Original], out(Config))),
     load(recompiled_a, filename:join(out(Config), "demo")),
@@ -173,7 +186,8 @@ not_possible(Config) ->
 %% A value counts because another module calls a module that it knows only when it runs.
 warned(Config) ->
     Original = application([{"recompiled_a", "f(T) -> recompiled_b:g(ets, T).\n"
-                             "h() -> dbg:tp(ets, insert, []), erlang:trace_pattern({ets, insert, 2}, true), {ets, insert, [t]}.\n"},
+                             "h() -> dbg:tp(ets, insert, []), erlang:trace_pattern({ets, insert, 2}, true), {ets, "
+                             "insert, [t]}.\n"},
                             {"recompiled_b", "g(M, T) -> M:insert(T, {1}).\n"}], [debug_info], Config),
     {ok, [], Warnings} = cats_recompile:apps([Original], out(Config)),
     ?assertEqual([{3, {value, {recompiled_b, g, 2, 1}}}, {4, traced}, {4, traced}, {4, {function, insert}}],
@@ -183,8 +197,10 @@ warned(Config) ->
 
 exceptions(Config) ->
     Original = application([{"recompiled_a", ?TABLES "f() -> ets:new(t, []).\ng() -> X = ets, X:info(t).\n"
-                             "names() -> [ets:new(Name, [named_table]) || Name <- [one]], ets:new(two, [named_table]),\n"
-                             "    ets:insert(two, {a}), [ets:whereis(one) =:= undefined, ets:whereis(two) =:= undefined].\n"}],
+                             "names() -> [ets:new(Name, [named_table]) || Name <- [one]], ets:new(two, "
+                             "[named_table]),\n"
+                             "    ets:insert(two, {a}), [ets:whereis(one) =:= undefined, ets:whereis(two) =:= "
+                             "undefined].\n"}],
                            [debug_info], Config),
     Options = [{except, [{recompiled_a, f}, {recompiled_a, g}, {table, two}]}],
     ?assertEqual({ok, [recompiled_a], []}, cats_recompile:apps([Original], out(Config), Options)),
@@ -211,8 +227,9 @@ server(Config) ->
     ok = file:rename(filename:join(Ebin, "demo.app"), filename:join(Ebin, "my_server.app")),
     Root = cats_test_lib:root(),
     {ok, Guide} = file:read_file(filename:join(Root, "docs/guide/servers.md")),
-    {match, [Recipe, Arguments]} = re:run(Guide, "(?s)```\n(\\{ok.*?)```.*?\n    erl -pa \\.\\.\\./cats/ebin (.*?) \\.\\.\\.\n",
-                                          [{capture, all_but_first, list}]),
+    {match, [Recipe, Arguments]} =
+        re:run(Guide, "(?s)```\n(\\{ok.*?)```.*?\n    erl -pa \\.\\.\\./cats/ebin (.*?) \\.\\.\\.\n",
+               [{capture, all_but_first, list}]),
     {ok, Tokens, _} = erl_scan:string(Recipe),
     {ok, Expressions} = erl_parse:parse_exprs(Tokens),
     {ok, Before} = file:get_cwd(),
@@ -226,15 +243,16 @@ server(Config) ->
             "io:format(\"~w\", [[lists:member(Table, cats:all()) || Table <- [T, schema]]]), halt().",
         ?assertEqual({0, "[true,true]"},
                      cats_test_lib:run(filename:join(code:root_dir(), "bin/erl"),
-                                       ["-noinput", "-pa", filename:dirname(code:which(cats))] ++ string:lexemes(Arguments, " ")
+                                       ["-noinput", "-pa", filename:dirname(code:which(cats))]
+                                       ++ string:lexemes(Arguments, " ")
                                        ++ ["-eval", Check]))
     after
         code:del_path(Ebin),
         ok = file:set_cwd(Before)
     end.
 
-%% Elixir writes its debug information in a form of its own. It still finds there what it needs: the clauses of functions, protocols,
-%% documentation, sources.
+%% Elixir writes its debug information in a form of its own. It still finds there what it needs: the clauses of
+%% functions, protocols, documentation, sources.
 elixir(Config) ->
     Directory = filename:join(proplists:get_value(directory, Config), "demo"),
     Beams = filename:join(Directory, "ebin"),
@@ -285,11 +303,13 @@ elixir(Directory, Library, Config) ->
         {ok, Changed, Warnings} = cats_recompile:apps([Directory], out(Config), [{except, [{table, kept_in_ets}]}]),
         ?assertEqual(['Elixir.Counter', 'Elixir.Counter.Tabled'], lists:sort(Changed)),
         ?assertEqual([{14, macro}, {26, protocol}],
-                     [{Line, What} || {File, [{Line, cats_transform, What}]} <- Warnings, filename:basename(File) =:= "counter.ex"]),
+                     [{Line, What}
+                      || {File, [{Line, cats_transform, What}]} <- Warnings, filename:basename(File) =:= "counter.ex"]),
         New = filename:join(out(Config), "demo/ebin"),
         Beam = filename:join(New, "Elixir.Counter"),
         {module, Module} = code:load_abs(Beam),
-        ?assertEqual([cats, cats, cats], [kind(Table) || Table <- [apply(Module, new, []) | apply(Module, tables, [])]]),
+        ?assertEqual([cats, cats, cats],
+                     [kind(Table) || Table <- [apply(Module, new, []) | apply(Module, tables, [])]]),
         ?assertEqual({kept_in_ets, true}, {apply(Module, kept, []), ets:whereis(kept_in_ets) =/= undefined}),
         ets:delete(kept_in_ets),
         %% What cover and Dialyzer see is what runs.
@@ -300,7 +320,8 @@ elixir(Directory, Library, Config) ->
         ?assertMatch({ok, _}, Backend:debug_info(core_v1, Module, Data, [])),
         ?assertMatch({ok, [], [_]}, cats_recompile:apps([filename:dirname(New)], filename:join(out(Config), "again"),
                                                            [{except, [{table, kept_in_ets}]}])),
-        ?assertEqual({0, ""}, cats_test_lib:run("elixir", ["-pa", filename:dirname(code:which(cats)), "-pa", New, "-e", "
+        ?assertEqual({0, ""}, cats_test_lib:run("elixir", ["-pa", filename:dirname(code:which(cats)), "-pa", New,
+                                                           "-e", "
 ExUnit.start(autorun: false, formatters: [])
 defmodule CounterTest do
   use ExUnit.Case

@@ -179,11 +179,14 @@ warned(_Config) ->
          [{2, What}] = warnings(Lines),
          ?assertEqual(Expected, What),
          Call = element(tuple_size(What), What),
-         ?assertNotEqual(nomatch, string:find(cats_transform:format_error(What), lists:flatten(io_lib:format("{calls, [~0tp]}", [Call])))),
+         ?assertNotEqual(nomatch, string:find(cats_transform:format_error(What),
+                                              lists:flatten(io_lib:format("{calls, [~0tp]}", [Call])))),
          ?assert(is_list(cats_transform:parse_transform(forms(Lines), [{cats_transform, [{calls, [Call]}]}])))
-     end || {Lines, Expected} <- [{["f(T) -> g(ets, insert, [T, {1}]).", "g(_, _, _) -> ok."], {function, insert, {transformed, g, 3, 1}}},
-                                  {["f(T) -> g(T, ets).", "g(T, M) -> M:delete(T)."], {value, {transformed, g, 2, 2}}},
-                                  {["f(T, X) -> other:call(node(), ets, insert, [T | X])."], {function, insert, {other, call, 4, 2}}}]],
+     end
+     || {Lines, Expected} <-
+            [{["f(T) -> g(ets, insert, [T, {1}]).", "g(_, _, _) -> ok."], {function, insert, {transformed, g, 3, 1}}},
+             {["f(T) -> g(T, ets).", "g(T, M) -> M:delete(T)."], {value, {transformed, g, 2, 2}}},
+             {["f(T, X) -> other:call(node(), ets, insert, [T | X])."], {function, insert, {other, call, 4, 2}}}]],
 
     [?assertEqual({Line, [{2, traced}]}, {Line, warnings([Line])})
      || Line <- ["f() -> dbg:tp(ets, insert, []).",
@@ -191,7 +194,8 @@ warned(_Config) ->
                  "f() -> dbg:tp({ets, insert, 2}, []).",
                  "f() -> erlang:trace_pattern({ets, '_', '_'}, true, [local]).",
                  "f(S) -> trace:function(S, {ets, insert, 2}, true, [])."]],
-    [?assert(io_lib:printable_unicode_list(cats_transform:format_error(What))) || What <- [value, traced, macro, protocol, {function, insert}]],
+    [?assert(io_lib:printable_unicode_list(cats_transform:format_error(What)))
+     || What <- [value, traced, macro, protocol, {function, insert}]],
     ok.
 
 functions(Line) -> string:lexemes(string:replace(Line, ". g", ".\ng"), "\n").
@@ -204,10 +208,14 @@ not_warned(_Config) ->
                   ["f(M, F, A) -> apply(M, F, A)."],
                   ["f(M, F, A) -> apply(ets, F, A), apply(M, F, A)."],
                   %% A message or a key.
-                  ["f(M, T) -> M:insert(T, {1}), self() ! ets, erlang:send(self(), {ets, 1}), gen_server:call(M, {ets, [T]})."],
-                  ["f(M, T) -> M:insert(T, {1}), maps:get(ets, T, maps:put(ets, T, #{ets => 1})), lists:keyfind(ets, 1, [{ets, T}])."],
-                  ["f(M, T) -> M:insert(T, {1}), put(ets, 1), get(ets), erlang:get(ets), proplists:get_value(ets, [{ets, 1}])."],
-                  ["f(M, T) -> M:insert(T, {1}), ets:insert(T, {ets, 1}), ets:lookup(T, ets), ets:update_counter(T, ets, 1)."],
+                  ["f(M, T) -> M:insert(T, {1}), self() ! ets, erlang:send(self(), {ets, 1}), gen_server:call(M, {ets, "
+                   "[T]})."],
+                  ["f(M, T) -> M:insert(T, {1}), maps:get(ets, T, maps:put(ets, T, #{ets => 1})), lists:keyfind(ets, "
+                   "1, [{ets, T}])."],
+                  ["f(M, T) -> M:insert(T, {1}), put(ets, 1), get(ets), erlang:get(ets), proplists:get_value(ets, "
+                   "[{ets, 1}])."],
+                  ["f(M, T) -> M:insert(T, {1}), ets:insert(T, {ets, 1}), ets:lookup(T, ets), ets:update_counter(T, "
+                   "ets, 1)."],
                   %% No call can have it as its module.
                   ["f() -> {ets, ets, [ets]}."],
                   ["f() -> {ets, a_tag, [1]}."],
@@ -248,33 +256,43 @@ exceptions(_Config) ->
     Lines = fun(More) -> More ++
         ["-import(ets, [insert/2]).",
          "f(T) -> M = ets, M:info(T), insert(T, {1}), ets:info(T), g(fun insert/2).",
-         "g(T) -> insert(T, {1}), insert(kept, {1}), ets:info(kept), ets:info(T), dets:to_ets(d, kept), dets:to_ets(d, T),"
-         " apply(ets, info, [kept]), apply(ets, info, [T])."]
+         "g(T) -> insert(T, {1}), insert(kept, {1}), ets:info(kept), ets:info(T), dets:to_ets(d, kept), dets:to_ets(d, "
+         "T), apply(ets, info, [kept]), apply(ets, info, [T])."]
             end,
     Expected = [<<"f(T) -> M = ets, M:info(T), ets:insert(T, {1}), ets:info(T), g(fun ets:insert/2).">>,
                 <<"g(T) -> insert(T, {1}), ets:insert(kept, {1}), ets:info(kept), cats:info(T), dets:to_ets(d, kept), "
                   "cats_convert:dets_to_ets(d, T), apply(ets, info, [kept]), apply(cats, info, [T]).">>],
     [?assertEqual([spaceless(binary_to_list(Text)) || Text <- Expected],
                   [spaceless(lists:flatten(erl_pp:form(Form)))
-                   || Form <- cats_transform:parse_transform(forms(Lines(Attributes)), Options), element(1, Form) =:= function])
-     || {Attributes, Options} <- [{[], [Except]}, {["-compile({cats_transform, [{except, [{transformed, f}, {table, kept}]}]})."], []}]],
-    [?assertError({bad_exception, Bad}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{except, [Bad]}]}]))
+                   || Form <- cats_transform:parse_transform(forms(Lines(Attributes)), Options),
+                      element(1, Form) =:= function])
+     || {Attributes, Options} <-
+            [{[], [Except]}, {["-compile({cats_transform, [{except, [{transformed, f}, {table, kept}]}]})."], []}]],
+    [?assertError({bad_exception, Bad},
+                  cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{except, [Bad]}]}]))
      || Bad <- [f, {table, transformed, 1}, {call, {other, match, 2}, match, [3]}]].
 
 %% Tables in variables of a name, and functions that call one of ets.
 exceptions_by_variable(_Config) ->
-    Exceptions = [{table, kept}, {table, transformed, 'Kept'}, {table, other, 'T'}, {call, {other, match, 3}, match_object, [2, 3]}],
+    Exceptions = [{table, kept}, {table, transformed, 'Kept'}, {table, other, 'T'},
+                  {call, {other, match, 3}, match_object, [2, 3]}],
     Lines = ["-import(ets, [insert/2]).",
-             "f(Kept, T) -> ets:insert(Kept, T), ets:insert(T, Kept), insert(Kept, T), insert(T, Kept), apply(ets, info, [Kept]).",
-             "g(Kept, T) -> ets:foldl(T, Kept, Kept), ets:foldl(Kept, Kept, T), apply(ets, foldr, [T, T, Kept]), ets:info(Kept, T).",
-             "h(Kept, T) -> other:match(T, kept, ets:info(T)), other:match(T, Kept, T), other:match(Kept, T, T), other:match(kept, T)."],
-    Expected = ["f(Kept, T) -> ets:insert(Kept, T), cats:insert(T, Kept), ets:insert(Kept, T), insert(T, Kept), apply(ets, info, [Kept]).",
-                "g(Kept, T) -> ets:foldl(T, Kept, Kept), cats:foldl(Kept, Kept, T), apply(ets, foldr, [T, T, Kept]), ets:info(Kept, T).",
-                "h(Kept, T) -> ets:match_object(kept, cats:info(T)), ets:match_object(Kept, T), other:match(Kept, T, T),"
-                " other:match(kept, T)."],
+             "f(Kept, T) -> ets:insert(Kept, T), ets:insert(T, Kept), insert(Kept, T), insert(T, Kept), apply(ets, "
+             "info, [Kept]).",
+             "g(Kept, T) -> ets:foldl(T, Kept, Kept), ets:foldl(Kept, Kept, T), apply(ets, foldr, [T, T, Kept]), "
+             "ets:info(Kept, T).",
+             "h(Kept, T) -> other:match(T, kept, ets:info(T)), other:match(T, Kept, T), other:match(Kept, T, T), "
+             "other:match(kept, T)."],
+    Expected = ["f(Kept, T) -> ets:insert(Kept, T), cats:insert(T, Kept), ets:insert(Kept, T), insert(T, Kept), "
+                "apply(ets, info, [Kept]).",
+                "g(Kept, T) -> ets:foldl(T, Kept, Kept), cats:foldl(Kept, Kept, T), apply(ets, foldr, [T, T, Kept]), "
+                "ets:info(Kept, T).",
+                "h(Kept, T) -> ets:match_object(kept, cats:info(T)), ets:match_object(Kept, T), "
+                "other:match(Kept, T, T), other:match(kept, T)."],
     ?assertEqual([spaceless(Text) || Text <- Expected],
                  [spaceless(lists:flatten(erl_pp:form(Form)))
-                  || {function, _, _, _, _} = Form <- cats_transform:parse_transform(forms(Lines), [{cats_transform, [{except, Exceptions}]}])]).
+                  || {function, _, _, _, _} = Form
+                         <- cats_transform:parse_transform(forms(Lines), [{cats_transform, [{except, Exceptions}]}])]).
 
 %% Functions that take a module, named by an option: of another module, imported, and of the module itself.
 named_calls(_Config) ->
@@ -282,16 +300,19 @@ named_calls(_Config) ->
              "f(N, T) -> other:call(N, ets, info, [T, size], 1000), other:call(N, ets, kept).",
              "g(T) -> start(ets, info, [T]), on(ets, info, [T]), other:call(n, ets, no_such_function, [], 1).",
              "on(M, F, A) -> M:F(A)."],
-    Option = {cats_transform, [{calls, [{other, call, 5, 2}, {other, start, 3, 1}]}, {calls, [{transformed, on, 3, 1}]}]},
+    Option = {cats_transform,
+              [{calls, [{other, call, 5, 2}, {other, start, 3, 1}]}, {calls, [{transformed, on, 3, 1}]}]},
     {warning, Transformed, Warnings} = cats_transform:parse_transform(forms(Lines), [Option]),
-    ?assertEqual([spaceless(Text) || Text <- ["f(N, T) -> other:call(N, cats, info, [T, size], 1000), other:call(N, ets, kept).",
-                                              "g(T) -> start(cats, info, [T]), on(cats, info, [T]),"
-                                              " other:call(n, ets, no_such_function, [], 1).",
-                                              "on(M, F, A) -> M:F(A)."]],
+    ?assertEqual([spaceless(Text)
+                  || Text <- ["f(N, T) -> other:call(N, cats, info, [T, size], 1000), other:call(N, ets, kept).",
+                              "g(T) -> start(cats, info, [T]), on(cats, info, [T]),"
+                              " other:call(n, ets, no_such_function, [], 1).",
+                              "on(M, F, A) -> M:F(A)."]],
                  [spaceless(lists:flatten(erl_pp:form(Form))) || {function, _, _, _, _} = Form <- Transformed]),
     %% The call with three arguments is not named.
     ?assertMatch([{_, [{3, cats_transform, {value, {other, call, 3, 2}}}]}], Warnings),
-    [?assertError({bad_call, Bad}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{calls, [Bad]}]}]))
+    [?assertError({bad_call, Bad},
+                  cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{calls, [Bad]}]}]))
      || Bad <- [{other, call}, {other, call, 3, 0}, {other, call, 3, 4}, {other, "call", 3, 1}]].
 
 %% The whole of it at work.

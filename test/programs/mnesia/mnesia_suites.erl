@@ -1,11 +1,12 @@
-%% What scripts/mnesia-suites runs. A kind of Mnesia has a directory of its own, with the Mnesia and the suites that belong to it:
+%% What scripts/mnesia-suites runs. A kind of Mnesia has a directory of its own, with the Mnesia and the suites that
+%% belong to it:
 %%
 %%   stock        OTP's Mnesia
 %%   recompiled   OTP's Mnesia after cats_recompile, and the suites after it
 %%   cats_copies  OTP's Mnesia, and suites whose tables are cats_copies where they were ram_copies
-%%   ets_copies   the same with the backend of cats_copies over ets in place of cats. It tells what is Mnesia's in a difference. Its tables
-%%                and those that Mnesia makes itself have the same names in ets, so it hangs where Mnesia leaves one behind
-%%                (consistency_after_restore_recreate_ram).
+%%   ets_copies   the same with the backend of cats_copies over ets in place of cats. It tells what is Mnesia's in a
+%%                difference. Its tables and those that Mnesia makes itself have the same names in ets, so it hangs
+%%                where Mnesia leaves one behind (consistency_after_restore_recreate_ram).
 %%
 %% Mnesia is compiled with its macro `debug'. Most cases of the recovery suite stop it at places that exist only then.
 -module(mnesia_suites).
@@ -84,9 +85,11 @@ table(Directories) ->
 %% Prints the cases whose results are not the same in all of the directories. Returns how many there are.
 -spec differences([file:filename()]) -> non_neg_integer().
 differences(Directories) ->
-    Kinds = [#{Case => word(Result) || {_, Cases} <- results(Directory), {Case, Result, _} <- Cases} || Directory <- Directories],
+    Kinds = [#{Case => word(Result) || {_, Cases} <- results(Directory), {Case, Result, _} <- Cases}
+             || Directory <- Directories],
     All = lists:usort(lists:flatmap(fun maps:keys/1, Kinds)),
-    Different = [{Case, Results} || Case <- All, Results <- [[maps:get(Case, Kind, none) || Kind <- Kinds]], length(lists:usort(Results)) > 1],
+    Different = [{Case, Results} || Case <- All, Results <- [[maps:get(Case, Kind, none) || Kind <- Kinds]],
+                                    length(lists:usort(Results)) > 1],
     [io:format("~s:~s:~s~n", [Module, Case, [io_lib:format(" ~s ~s", [filename:basename(Directory), Result])
                                              || {Directory, Result} <- lists:zip(Directories, Results)]])
      || {{Module, Case}, Results} <- Different],

@@ -45,7 +45,8 @@ agree(Type, More) ->
     [Same, Same] = Run(60),
     eventually_equal(fun() -> [references(Binaries) || {_, _, Binaries} <- Tables] end, Tables, Seed),
     [true = Module:delete(Table) || {Module, Table, _} <- Tables],
-    eventually_equal(fun() -> [references(B) || {_, _, B} <- Tables] ++ [lists:duplicate(?BINARIES, 1)] end, Tables, Seed),
+    eventually_equal(fun() -> [references(B) || {_, _, B} <- Tables] ++ [lists:duplicate(?BINARIES, 1)] end,
+                     Tables, Seed),
     ok.
 
 %% Many other objects are replaced meanwhile, because replaced objects are freed together.
@@ -58,7 +59,8 @@ eventually_equal(Lists, Tables, Seed) ->
     try
         cats_test_lib:eventually(Equal)
     catch
-        Class:Reason -> error({Class, Reason, Lists(), [{Module, Module:tab2list(Table)} || {Module, Table, _} <- Tables], Seed})
+        Class:Reason ->
+            error({Class, Reason, Lists(), [{Module, Module:tab2list(Table)} || {Module, Table, _} <- Tables], Seed})
     after
         ?T:delete(Other)
     end.
@@ -112,7 +114,9 @@ step(Module, Table, Binaries, Type) ->
         14 when Type =:= set; Type =:= ordered_set ->
             Value = value(Binaries),
             Module:select_replace(Table, [{{'$1', 1, '$2'}, [], [{{'$1', {const, Value}, '$2'}}]}]);
-        15 -> Module:select_delete(Table, [{{'_', '_', '$1'}, [{'is_binary', '$1'}, {'=:=', 1, rand:uniform(3)}], [true]}]);
+        15 ->
+            Module:select_delete(Table,
+                                 [{{'_', '_', '$1'}, [{'is_binary', '$1'}, {'=:=', 1, rand:uniform(3)}], [true]}]);
         16 -> Module:match_delete(Table, {Key, '_', value(Binaries)});
         _ -> Module:insert(Table, Object)
     end.
@@ -202,7 +206,8 @@ memory_comes_back(_Config) ->
     Table = ?T:new(t, [public]),
     Before = erlang:memory(binary),
     cats_test_lib:in_process(fun() ->
-                                     [?T:insert(Table, {N, {rand:bytes(10000), N}}) || _ <- [1, 2], N <- lists:seq(1, 5000)],
+                                     [?T:insert(Table, {N, {rand:bytes(10000), N}})
+                                      || _ <- [1, 2], N <- lists:seq(1, 5000)],
                                      ok
                              end),
     true = erlang:memory(binary) - Before > 45_000_000,

@@ -1,5 +1,6 @@
-%% Tables with option `compressed'. Random operations on objects whose elements are of all shapes are compared with plain tables of
-%% ets. Memory is saved and given back. Readers see whole objects while counters beside packed elements change.
+%% Tables with option `compressed'. Random operations on objects whose elements are of all shapes are compared with
+%% plain tables of ets. Memory is saved and given back. Readers see whole objects while counters beside packed elements
+%% change.
 -module(cats_compressed_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -include("cats_failure.hrl").
@@ -10,7 +11,8 @@
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [random_operations, elements_of_all_shapes, memory_is_saved, memory_is_given_back, changes_are_whole, large_elements, copies].
+    [random_operations, elements_of_all_shapes, memory_is_saved, memory_is_given_back,
+     changes_are_whole, large_elements, copies].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
 
@@ -22,14 +24,20 @@ shapes() ->
      fun(N) -> N / 3 end, fun(N) -> N bsl 70 end, fun(N) -> <<N:256>> end, fun(N) -> binary:copy(<<N:64>>, 20) end,
      fun(N) -> <<N:131>> end, fun(_) -> self() end, fun(_) -> make_ref() end, fun(N) -> fun() -> N end end,
      fun(N) -> fun() -> lists:seq(1, N rem 20) end end, fun(_) -> fun lists:map/2 end, fun(_) -> external_pid() end,
-     fun(N) -> [N, N] end, fun(N) -> lists:duplicate(N rem 40, N) end, fun(N) -> lists:duplicate(N rem 40, N rem 256) end,
-     fun(N) -> lists:duplicate(10, -1) ++ N end, fun(N) -> {N, [N, {N, <<N>>}, #{N => "text"}], self(), 1.5, N bsl 65} end,
-     fun(N) -> list_to_tuple(lists:seq(1, N rem 100)) end, fun(N) -> maps:from_list([{K, K bsl (N rem 70)} || K <- lists:seq(1, N rem 30)]) end,
+     fun(N) -> [N, N] end, fun(N) -> lists:duplicate(N rem 40, N) end,
+     fun(N) -> lists:duplicate(N rem 40, N rem 256) end, fun(N) -> lists:duplicate(10, -1) ++ N end,
+     fun(N) -> {N, [N, {N, <<N>>}, #{N => "text"}], self(), 1.5, N bsl 65} end,
+     fun(N) -> list_to_tuple(lists:seq(1, N rem 100)) end,
+     fun(N) -> maps:from_list([{K, K bsl (N rem 70)} || K <- lists:seq(1, N rem 30)]) end,
      fun(N) -> maps:from_list([{{K, "key"}, [K, N]} || K <- lists:seq(1, N rem 200)]) end,
-     fun(N) -> [external_pid(), lists:seq(1, N rem 50)] end, fun(N) -> lists:duplicate(N rem 20, binary:copy(<<N:64>>, 20)) end,
+     fun(N) -> [external_pid(), lists:seq(1, N rem 50)] end,
+     fun(N) -> lists:duplicate(N rem 20, binary:copy(<<N:64>>, 20)) end,
      %% Parts of one packed element that are laid out at once, between such as are not.
-     fun(N) -> [N, "a string", N bsl 65, {N, 1.5, -N, a}, maps:from_list([{K, [K]} || K <- lists:seq(1, 33 + N rem 9)]), #{N => "text"}, {}, #{},
-                [N | tail], <<>>, <<N>>, make_ref(), fun() -> {N, [N]} end, self(), [[], <<"text">>]] end,
+     fun(N) ->
+             [N, "a string", N bsl 65, {N, 1.5, -N, a}, maps:from_list([{K, [K]} || K <- lists:seq(1, 33 + N rem 9)]),
+              #{N => "text"}, {}, #{}, [N | tail], <<>>, <<N>>, make_ref(), fun() -> {N, [N]} end,
+              self(), [[], <<"text">>]]
+     end,
      fun(N) -> lists:foldl(fun(_, Term) -> [Term] end, lists:seq(1, 20), lists:seq(1, N rem 80)) end, fun(_) -> [] end].
 
 external_pid() ->
@@ -39,10 +47,12 @@ element_of_some_shape() -> (cats_test_lib:one_of(shapes()))(rand:uniform(500)).
 
 key() ->
     N = rand:uniform(12),
-    lists:nth(rand:uniform(4), [N, {N, "a key that is a tuple with a list"}, lists:duplicate(15, N), list_to_binary([N])]).
+    lists:nth(rand:uniform(4),
+              [N, {N, "a key that is a tuple with a list"}, lists:duplicate(15, N), list_to_binary([N])]).
 
 object(Position) ->
-    list_to_tuple([rand:uniform(100) | lists:duplicate(Position - 1, rand:uniform(100))] ++ [element_of_some_shape() || _ <- lists:seq(1, rand:uniform(5))]).
+    list_to_tuple([rand:uniform(100) | lists:duplicate(Position - 1, rand:uniform(100))]
+                  ++ [element_of_some_shape() || _ <- lists:seq(1, rand:uniform(5))]).
 
 object(Position, Key) -> setelement(Position, object(Position), Key).
 
@@ -75,9 +85,11 @@ call(1, _, _, Object, _) -> {insert, [Object]};
 call(2, _, _, Object, _) -> {insert_new, [Object]};
 call(3, Position, _, Object, _) -> {insert, [[Object, object(Position, key()), object(Position, key())]]};
 call(4, _, Key, _, _) -> {lookup_element, [Key, rand:uniform(8)]};
-call(N, _, Key, _, _) when N < 7 -> {update_counter, [Key, [{rand:uniform(8), rand:uniform(1000)} || _ <- lists:seq(1, rand:uniform(2))]]};
+call(N, _, Key, _, _) when N < 7 ->
+    {update_counter, [Key, [{rand:uniform(8), rand:uniform(1000)} || _ <- lists:seq(1, rand:uniform(2))]]};
 call(7, _, Key, _, _) -> {update_counter, [Key, {rand:uniform(8), 1 bsl 62}]};
-call(N, _, Key, _, _) when N < 11 -> {update_element, [Key, [{rand:uniform(8), element_of_some_shape()} || _ <- lists:seq(1, rand:uniform(2))]]};
+call(N, _, Key, _, _) when N < 11 ->
+    {update_element, [Key, [{rand:uniform(8), element_of_some_shape()} || _ <- lists:seq(1, rand:uniform(2))]]};
 call(11, _, _, _, [Old | _]) -> {delete_object, [Old]};
 call(11, _, _, Object, []) -> {delete_object, [Object]};
 call(12, _, Key, _, _) -> {take, [Key]};
@@ -88,7 +100,9 @@ call(14, Position, _, _, _) ->
     {select, [[{Head, [], [['$3', {{'$1', '$4'}}]]}]]};
 call(15, Position, Key, Object, _) ->
     Head = setelement(Position, list_to_tuple(['_' || _ <- tuple_to_list(Object)]), {const, Key}),
-    {select_delete, [[{setelement(Position, Head, '$1'), [{'=:=', '$1', {const, Key}}, {is_list, {element, Position + 1, '$_'}}], [true]}]]};
+    {select_delete,
+     [[{setelement(Position, Head, '$1'),
+        [{'=:=', '$1', {const, Key}}, {is_list, {element, Position + 1, '$_'}}], [true]}]]};
 call(16, Position, _, _, [Old | _]) -> {match_delete, [setelement(Position + 1, Old, '_')]};
 call(16, _, _, Object, []) -> {match_delete, [Object]}.
 
@@ -107,7 +121,8 @@ elements_of_all_shapes(_Config) ->
               check(Table, N, setelement(2, Object, 2)),
               Changes = [{Place, lists:seq(Place, 40)} || Place <- lists:seq(3, tuple_size(Object), 3)],
               true = cats:update_element(Table, N, Changes),
-              Changed = lists:foldl(fun({Place, Value}, Tuple) -> setelement(Place, Tuple, Value) end, Object, [{2, 2} | Changes]),
+              Changed = lists:foldl(fun({Place, Value}, Tuple) -> setelement(Place, Tuple, Value) end,
+                                    Object, [{2, 2} | Changes]),
               check(Table, N, Changed),
               true = cats:replace(Table, Changed, Object),
               check(Table, N, Object),
@@ -118,7 +133,8 @@ elements_of_all_shapes(_Config) ->
 
 check(Table, Key, Object) ->
     ?assertEqual([Object], cats:lookup(Table, Key)),
-    [?assertEqual(element(Place, Object), cats:lookup_element(Table, Key, Place)) || Place <- lists:seq(1, tuple_size(Object))],
+    [?assertEqual(element(Place, Object), cats:lookup_element(Table, Key, Place))
+     || Place <- lists:seq(1, tuple_size(Object))],
     ?assertEqual(tuple_to_list(Object), cats:lookup_elements(Table, Key, lists:seq(1, tuple_size(Object)))),
     ?assertEqual([Object], cats:match_object(Table, setelement(tuple_size(Object), Object, '_'))),
     ?assertError(badarg, cats:update_counter(Table, Key, {tuple_size(Object), 1})).
@@ -147,7 +163,8 @@ left(Options) ->
                       true = cats:insert(Table, [object(1, N) || N <- lists:seq(1, 100)]),
                       repeat(500, fun() ->
                                           catch cats:update_counter(Table, rand:uniform(100), {2, 1}),
-                                          catch cats:update_element(Table, rand:uniform(100), {2, element_of_some_shape()})
+                                          catch cats:update_element(Table, rand:uniform(100),
+                                                                    {2, element_of_some_shape()})
                                   end),
                       [true = cats:delete(Table, N) || N <- lists:seq(1, 100)]
               end),
@@ -163,13 +180,16 @@ changes_are_whole(_Config) ->
                         [Found] = cats:lookup(Table, k),
                         ?assertEqual(1000, element(2, Found) + element(3, Found)),
                         ?assertEqual(setelement(2, setelement(3, Found, 500), 500), Object),
-                        [[A, B]] = cats:select(Table, [{setelement(2, setelement(3, Found, '$2'), '$1'), [], [['$1', '$2']]}]),
+                        [[A, B]] = cats:select(Table,
+                                               [{setelement(2, setelement(3, Found, '$2'), '$1'), [], [['$1', '$2']]}]),
                         ?assertEqual(1000, A + B),
                         ?assertEqual(lists:seq(1, 100), cats:lookup_element(Table, k, 4))
                 end,
          Write = fun(_) -> cats:update_counter(Table, k, [{2, 1}, {3, -1}]) end,
-         cats_test_lib:together([fun() -> cats_test_lib:repeat_for(100, Function) end || Function <- [Read, Read, Write, Write]])
-     end || Type <- cats_test_lib:types([set, ordered_set]), Elements <- [0, 30, 500], More <- [last, binary:copy(<<"long">>, 100)]].
+         cats_test_lib:together([fun() -> cats_test_lib:repeat_for(100, Function) end
+                                 || Function <- [Read, Read, Write, Write]])
+     end || Type <- cats_test_lib:types([set, ordered_set]), Elements <- [0, 30, 500],
+            More <- [last, binary:copy(<<"long">>, 100)]].
 
 %% What takes long to unpack is unpacked on a dirty scheduler, and only by calls that need it.
 large_elements(_Config) ->

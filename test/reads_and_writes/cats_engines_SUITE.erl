@@ -79,7 +79,8 @@ types() -> [set, ordered_set, bag, duplicate_bag].
 %% The options of an engine one by one. A lock that delegates comes with each way of delegating. One combination has
 %% everything, with a tree that adapts often.
 combinations(#{options := Options}) ->
-    One = [[{Option, Value}] || {Option, Values} <- maps:to_list(Options), Option =/= delegate, Value <- some(Option, Values)],
+    One = [[{Option, Value}]
+           || {Option, Values} <- maps:to_list(Options), Option =/= delegate, Value <- some(Option, Values)],
     Delegating = [[{lock, mrqd}, {delegate, Value}] || Value <- maps:get(delegate, Options, [])],
     Adapting = [[{split, 1}, {join, 1} | Base] || maps:is_key(split, Options), Base <- adapting(Options)],
     [[]] ++ One ++ Delegating ++ Adapting.
@@ -155,7 +156,8 @@ lacking_options(_Config) ->
 delegation(_Config) ->
     [?assertEqual(#{2 => <<"option delegate goes with {lock, mrqd} only">>},
                   refusal([Type, {engine, Name}, {delegate, wait} | Lock]))
-     || #{name := Name, types := [Type | _], options := #{lock := _}} <- cats:engines(), Lock <- [[], [{lock, dr_mcs}]]],
+     || #{name := Name, types := [Type | _], options := #{lock := _}} <- cats:engines(),
+        Lock <- [[], [{lock, dr_mcs}]]],
     ok.
 
 bucket_locks(_Config) ->
@@ -173,12 +175,14 @@ bucket_locks(_Config) ->
 %% The option with which OTP tests ets, in every place of a list of options. cats does with it what ets does.
 hash_locks(_Config) ->
     Locks = fun(Number) -> {write_concurrency, {debug_hash_fixed_number_of_locks, Number}} end,
-    Numbers = [-1, 0, 1, 2, 63, 64, 65, 127, 128, 1000, 1024, 32767, 32768, 32769, 1 bsl 31, 1 bsl 32, 1 bsl 64, a, 64.0],
+    Numbers = [-1, 0, 1, 2, 63, 64, 65, 127, 128, 1000, 1024, 32767, 32768, 32769, 1 bsl 31,
+               1 bsl 32, 1 bsl 64, a, 64.0],
     Others = [[{write_concurrency, true}], [{write_concurrency, auto}], [{write_concurrency, false}], [private],
               [{decentralized_counters, false}], [ordered_set], []],
     Malformed = [{write_concurrency, Value} || Value <- [{debug_hash_fixed_number_of_locks}, {no_such_option, 64},
                                                          {debug_hash_fixed_number_of_locks, 64, 64}]],
-    Lists = [[Locks(Number)] || Number <- Numbers] ++ [Before ++ [Locks(64)] ++ After || Before <- Others, After <- Others]
+    Lists = [[Locks(Number)] || Number <- Numbers]
+        ++ [Before ++ [Locks(64)] ++ After || Before <- Others, After <- Others]
         ++ [[Option] || Option <- Malformed],
     Made = fun(Module, Options) ->
                    try Module:new(t, Options) of

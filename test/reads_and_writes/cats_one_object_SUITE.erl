@@ -1,21 +1,23 @@
 %% The functions for one object that ets does not have: update, replace and add, and those for many keys. The random
-%% comparison with a model of them on ets is in cats_oracle. Here are what many processes see, and cases that are rare there.
+%% comparison with a model of them on ets is in cats_oracle. Here are what many processes see, and cases that are rare
+%% there.
 -module(cats_one_object_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([updates_add_up/1, conflicts/1, killed_updaters_do_all_or_nothing/1, fast_and_slow_updaters/1, one_replace_wins/1,
-         replace_by_value/1, replace_by_equal_keys/1, large_objects/1, floats_add_up/1, large_integers_become_floats/1,
-         one_take_many_wins/1, many_in_slices/1, crash_changes_nothing/1, function_uses_the_table/1, rights/1, bags_refuse/1,
-         explanations/1]).
+-export([updates_add_up/1, conflicts/1, killed_updaters_do_all_or_nothing/1, fast_and_slow_updaters/1,
+         one_replace_wins/1, replace_by_value/1, replace_by_equal_keys/1, large_objects/1, floats_add_up/1,
+         large_integers_become_floats/1, one_take_many_wins/1, many_in_slices/1, crash_changes_nothing/1,
+         function_uses_the_table/1, rights/1, bags_refuse/1, explanations/1]).
 
 -define(T, (cats_test_lib:tables())).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [updates_add_up, conflicts, killed_updaters_do_all_or_nothing, fast_and_slow_updaters, one_replace_wins, replace_by_value,
-     replace_by_equal_keys, large_objects, floats_add_up, large_integers_become_floats, one_take_many_wins, many_in_slices,
-     crash_changes_nothing, function_uses_the_table, rights, bags_refuse, explanations].
+    [updates_add_up, conflicts, killed_updaters_do_all_or_nothing, fast_and_slow_updaters, one_replace_wins,
+     replace_by_value, replace_by_equal_keys, large_objects, floats_add_up, large_integers_become_floats,
+     one_take_many_wins, many_in_slices, crash_changes_nothing, function_uses_the_table,
+     rights, bags_refuse, explanations].
 
 init_per_suite(Config) ->
     case os:getenv("TABLES", "cats") of
@@ -57,8 +59,8 @@ conflicts(_Config) ->
          [begin
               ?T:insert(Table, {k, 1}),
               counters:put(Runs, 1, 0),
-              ?assertEqual(#{3 => <<"the object was changed during each of 1000 runs of the function: the function itself writes to its key,"
-                                    " or is slower than other processes that do">>},
+              ?assertEqual(#{3 => <<"the object was changed during each of 1000 runs of the function: the function "
+                                    "itself writes to its key, or is slower than other processes that do">>},
                            cats_test_lib:remarks(update, Arguments)),
               ?assertEqual(1000, counters:get(Runs, 1))
           end || Arguments <- [[Table, k, Writes], [Table, k, Writes, {d, 1}], [Table, k, Deletes]]],
@@ -112,7 +114,8 @@ replace_by_value(_Config) ->
     [begin
          true = ?T:insert(Table, {k, 1, 2.0, [a]}),
          [?assertNot(?T:replace(Table, Old, {k, new}))
-          || Old <- [{k, 1.0, 2.0, [a]}, {k, 1, 2, [a]}, {k, 1, 2.0, [b]}, {k, 1, 2.0}, {k, 1, 2.0, [a], 1}, {k}, {k, 1}]],
+          || Old <- [{k, 1.0, 2.0, [a]}, {k, 1, 2, [a]}, {k, 1, 2.0, [b]}, {k, 1, 2.0},
+                     {k, 1, 2.0, [a], 1}, {k}, {k, 1}]],
          [2, 2.5] = ?T:add(Table, k, [{2, 1}, {3, 0.5}]),
          [3, 3.0] = ?T:add(Table, k, [{2, 1}, {3, 0.5}]),
          ?assertNot(?T:replace(Table, {k, 2, 3.0, [a]}, {k, new})),
@@ -161,7 +164,8 @@ floats_add_up(_Config) ->
                         [{k, Count, Sum, a}] = ?T:lookup(Table, k),
                         ?assertEqual(Count / 2, Sum)
                 end,
-         cats_test_lib:together([fun() -> lists:foreach(Do, lists:seq(1, 1000)) end || Do <- [Add, Add, Add, Add, Read]]),
+         cats_test_lib:together([fun() -> lists:foreach(Do, lists:seq(1, 1000)) end
+                                 || Do <- [Add, Add, Add, Add, Read]]),
          ?assertEqual([{k, 4000, 2000.0, a}], ?T:lookup(Table, k))
      end || Table <- tables()].
 
@@ -252,13 +256,16 @@ function_uses_the_table(_Config) ->
 rights(_Config) ->
     Calls = calls(),
     {Owner, Tables} = cats_test_lib:spawn_owner(fun() ->
-                                                        [?T:new(t, [Access, Type]) || Access <- [protected, private],
-                                                                                      Type <- cats_test_lib:types([set, ordered_set])]
+                                                        [?T:new(t, [Access, Type])
+                                                         || Access <- [protected, private],
+                                                            Type <- cats_test_lib:types([set, ordered_set])]
                                                 end),
-    [?assertEqual({Function, access}, {Function, cats_test_lib:cause(fun() -> apply(?T, Function, [Table | Arguments]) end)})
+    [?assertEqual({Function, access},
+                  {Function, cats_test_lib:cause(fun() -> apply(?T, Function, [Table | Arguments]) end)})
      || Table <- Tables, {Function, Arguments} <- Calls],
     cats_test_lib:stop(Owner, normal),
-    [?assertEqual({Function, id}, {Function, cats_test_lib:cause(fun() -> apply(?T, Function, [Table | Arguments]) end)})
+    [?assertEqual({Function, id},
+                  {Function, cats_test_lib:cause(fun() -> apply(?T, Function, [Table | Arguments]) end)})
      || Table <- Tables, {Function, Arguments} <- Calls].
 
 calls() ->

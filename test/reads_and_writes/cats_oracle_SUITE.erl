@@ -42,16 +42,20 @@ keys_that_begin_alike(_Config) ->
           fun(N) -> {-(N * 0.5), {a_long_name, -N}} end,
           fun(N) -> [some_name, 1.0e30, <<0, 0, 255, "bytes">>, N] end]).
 
-%% Every term is a key, alone and inside others, at the borders of what is searched for without encoding it. Half of the keys are
-%% there. Each is sought as it was inserted, and as an equal term that lies elsewhere: parts of binaries become binaries of their own.
+%% Every term is a key, alone and inside others, at the borders of what is searched for without encoding it. Half of the
+%% keys are there. Each is sought as it was inserted, and as an equal term that lies elsewhere: parts of binaries become
+%% binaries of their own.
 keys_of_all_shapes(_Config) ->
     Terms = cats_oracle_terms:all(self()),
-    Wraps = [fun(Term) -> Term end, fun(Term) -> {Term} end, fun(Term) -> {user, Term, Term} end, fun(Term) -> [a, Term] end,
+    Wraps = [fun(Term) -> Term end, fun(Term) -> {Term} end,
+             fun(Term) -> {user, Term, Term} end, fun(Term) -> [a, Term] end,
              fun(Term) -> [Term | Term] end, fun(Term) -> {{n, [Term, <<"b">>, 1.5]}, make_ref, {-1 bsl 70, Term}} end]
         ++ [fun(Term) -> Around(Term, Length) end
             || Length <- [1, 2, 3, 7, 8, 9, 63, 64, 65, 124, 125, 126],
-               Around <- [fun(Term, N) -> [Term | lists:seq(2, N)] end, fun(Term, N) -> list_to_tuple([Term | lists:seq(2, N)]) end]]
-        ++ [fun(Term) -> lists:foldl(fun(_, Nested) -> {Nested} end, Term, lists:seq(1, Depth)) end || Depth <- [30, 61, 62, 63, 64, 65]],
+               Around <- [fun(Term, N) -> [Term | lists:seq(2, N)] end,
+                          fun(Term, N) -> list_to_tuple([Term | lists:seq(2, N)]) end]]
+        ++ [fun(Term) -> lists:foldl(fun(_, Nested) -> {Nested} end, Term, lists:seq(1, Depth)) end
+            || Depth <- [30, 61, 62, 63, 64, 65]],
     [begin
          Tables = [{ets, ets:new(t, [Type])}, {cats, cats:new(t, [Type])}],
          Keys = [Wrap(Term) || Term <- Terms],
@@ -59,7 +63,8 @@ keys_of_all_shapes(_Config) ->
          [true = Module:insert(Table, {Key, 1}) || {Module, Table} <- Tables, Key <- Half],
          [begin
               Calls = calls(Key),
-              [E, C] = [[caught(Module, Call, [Table | Arguments]) || {Call, Arguments} <- Calls] || {Module, Table} <- Tables],
+              [E, C] = [[caught(Module, Call, [Table | Arguments]) || {Call, Arguments} <- Calls]
+                        || {Module, Table} <- Tables],
               true = E =:= C orelse error({differs, Type, Key, E, C})
           end || Term <- shuffled(Keys), Key <- [Term, binary_to_term(term_to_binary(Term))]],
          [E, C] = [Module:tab2list(Table) || {Module, Table} <- Tables],
@@ -94,12 +99,13 @@ lowest_small_integer(_Config) ->
 
 %% Elements of one object are replaced again and again by others of all kinds and sizes, one or several at a time.
 elements_replace_each_other(_Config) ->
-    Values = [1, a, [], self(), 1.0, -0.0, 1 bsl 59, -(1 bsl 59) - 1, 1 bsl 64, 1 bsl 200, make_ref(), make_ref(), {}, {1},
-              {1, 2}, {a, {b}}, {1.5, 2}, "a", "b", "abc", [1, 2, 3], [1 | 2], [[1], 2, 3], #{}, #{a => 1}, #{a => [1]}, <<>>,
-              <<1>>, <<"seven by">>, <<"eight by">>, <<"nine byte">>, <<1:3>>, binary:copy(<<"x">>, 60),
-              binary:copy(<<"x">>, 100), fun erlang:self/0],
+    Values = [1, a, [], self(), 1.0, -0.0, 1 bsl 59, -(1 bsl 59) - 1, 1 bsl 64, 1 bsl 200, make_ref(), make_ref(), {},
+              {1}, {1, 2}, {a, {b}}, {1.5, 2}, "a", "b", "abc", [1, 2, 3], [1 | 2], [[1], 2, 3], #{}, #{a => 1},
+              #{a => [1]}, <<>>, <<1>>, <<"seven by">>, <<"eight by">>, <<"nine byte">>, <<1:3>>,
+              binary:copy(<<"x">>, 60), binary:copy(<<"x">>, 100), fun erlang:self/0],
     Several = [[{2, A}, {4, B}] || A <- Values, B <- [1, 2.0, <<"seven by">>, <<"eight by">>, {a, {b}}]],
-    Updates = [{2, Value} || Value <- Values] ++ Several ++ [[{2, A}, {3, 1}, {2, B}, {4, A}] || A <- Values, B <- Values],
+    Updates = [{2, Value} || Value <- Values] ++ Several
+        ++ [[{2, A}, {3, 1}, {2, B}, {4, A}] || A <- Values, B <- Values],
     [begin
          Tables = [{ets, ets:new(t, [Type, {keypos, Position}])}, {cats, cats:new(t, [Type, {keypos, Position}])}],
          Object = setelement(Position, {k, 1, 2, 3, <<"stays">>}, Key),

@@ -7,8 +7,8 @@
 %%          foldl, foldr, first_lookup with next_lookup
 %%   list   the keys in the opposite order, those of a key in the order of insertion:
 %%          tab2list, select, select_reverse, match, match_object
-%%   chunks the list, from its end, chunk by chunk; all objects of a key are met at once, and if they are more than fit into
-%%          a chunk, ets gives those that are left in a strange order, and so does cats:
+%%   chunks the list, from its end, chunk by chunk; all objects of a key are met at once, and if they are more than fit
+%%          into a chunk, ets gives those that are left in a strange order, and so does cats:
 %%          select, select_reverse, match, match_object with a limit
 %%
 %% For an ordered_set all are in the order of the keys, or, with `reverse', foldr and last, in the opposite one.
@@ -32,8 +32,8 @@ one_order(_Config) ->
              {Orders, Expected} =/= {1, true}],
     ok.
 
-%% @doc How many orders the calls of a row had, in so many calls each, and whether all were as expected. A row is an engine, a
-%% type of table and a function. Other processes keep all schedulers busy meanwhile.
+%% @doc How many orders the calls of a row had, in so many calls each, and whether all were as expected. A row is an
+%% engine, a type of table and a function. Other processes keep all schedulers busy meanwhile.
 -spec matrix(pos_integer(), [{cats:engine() | default, [cats:option()]}]) ->
           [{Row :: term(), Orders :: pos_integer(), AsExpected :: boolean()}].
 matrix(Calls, Engines) ->
@@ -94,7 +94,8 @@ calls(Table, Type) ->
          {select_reverse, Reverse, fun() -> Tables:select_reverse(Table, Spec) end},
          {match, [[Key, Value] || {Key, Value} <- List], fun() -> Tables:match(Table, {'$1', '$2'}) end},
          {match_object, List, fun() -> Tables:match_object(Table, '_') end},
-         {'match_object of some', [Object || {_, 7} = Object <- List], fun() -> Tables:match_object(Table, {'_', 7}) end},
+         {'match_object of some', [Object || {_, 7} = Object <- List],
+          fun() -> Tables:match_object(Table, {'_', 7}) end},
          {'first, next', Keys, fun() -> keys(Tables, next, Table, Tables:first(Table)) end},
          {foldl, lists:reverse(Fold), fun() -> Tables:foldl(fun(Object, All) -> [Object | All] end, [], Table) end},
          {foldr, foldr(Type, ByKey), fun() -> Tables:foldr(fun(Object, All) -> [Object | All] end, [], Table) end}],

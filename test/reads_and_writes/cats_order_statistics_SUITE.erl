@@ -2,8 +2,9 @@
 -module(cats_order_statistics_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([like_a_sorted_list/1, large_tables/1, slots/1, open_bounds/1, equal_numbers/1, pages/1, large_objects/1, stable_below_a_writer/1,
-         stable_between_writers/1, emptied_and_filled_again/1, only_ordered_sets_of_ca/1, rights/1, explanations/1]).
+-export([like_a_sorted_list/1, large_tables/1, slots/1, open_bounds/1, equal_numbers/1, pages/1, large_objects/1,
+         stable_below_a_writer/1, stable_between_writers/1, emptied_and_filled_again/1,
+         only_ordered_sets_of_ca/1, rights/1, explanations/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -23,25 +24,31 @@ end_per_suite(_Config) -> ok.
 
 new(Options) -> ?T:new(t, [public, ordered_set | Options]).
 
-%% Keys of one shape for each number: immediates, floats, tuples, long texts with a common beginning, and all of them mixed.
+%% Keys of one shape for each number: immediates, floats, tuples, long texts with a common beginning, and all of them
+%% mixed.
 shapes() ->
     [fun(N) -> N end,
      fun(N) -> N / 4 end,
      fun(N) -> {N div 10, <<"player ", (integer_to_binary(N))/binary>>} end,
      fun(N) -> <<"a long beginning that all of these keys have in common ", N:32>> end,
-     fun(N) -> lists:nth(N rem 6 + 1, [N, N + 0.5, {N}, [N], <<N:16>>, list_to_atom("a" ++ integer_to_list(N rem 50))]) end].
+     fun(N) ->
+             lists:nth(N rem 6 + 1, [N, N + 0.5, {N}, [N], <<N:16>>, list_to_atom("a" ++ integer_to_list(N rem 50))])
+     end].
 
 %% After each change of a table, its order statistics are those of the sorted list of its keys.
 like_a_sorted_list(_Config) ->
     [begin
          rand:seed(exsss, Seed),
          Table = new(Options),
-         lists:foldl(fun(Round, Keys) -> change_and_compare(Table, proplists:get_value(keypos, Options, 1), Shape, Round, Keys) end,
+         lists:foldl(fun(Round, Keys) ->
+                             change_and_compare(Table, proplists:get_value(keypos, Options, 1), Shape, Round, Keys)
+                     end,
                      [], lists:seq(1, 12)),
          true = ?T:delete(Table)
      end || Shape <- shapes(), {Seed, Options} <- [{1, []}, {2, [{keypos, 2}]}, {3, [compressed]}]].
 
-%% A slot is the object with this number. To find it takes no longer behind many objects: no call goes to a dirty scheduler.
+%% A slot is the object with this number. To find it takes no longer behind many objects: no call goes to a dirty
+%% scheduler.
 slots(_Config) ->
     [begin
          Table = new(Options),
@@ -123,10 +130,12 @@ large_tables(_Config) ->
 open_bounds(_Config) ->
     Table = new([]),
     ?assertEqual({0, 0, [], '$end_of_table', '$end_of_table'},
-                 {?T:rank(Table, a), ?T:count(Table, #{}), ?T:range(Table, #{}, 5), ?T:nth(Table, 0), ?T:nth(Table, -1)}),
+                 {?T:rank(Table, a), ?T:count(Table, #{}), ?T:range(Table, #{}, 5),
+                  ?T:nth(Table, 0), ?T:nth(Table, -1)}),
     true = ?T:insert(Table, [{N} || N <- lists:seq(1, 9)]),
-    ?assertEqual([9, 7, 6, 3, 2, 0], [?T:count(Table, Range) || Range <- [#{}, #{from => 3}, #{above => 3}, #{to => 3}, #{below => 3},
-                                                                     #{above => 3, below => 4}]]),
+    ?assertEqual([9, 7, 6, 3, 2, 0],
+                 [?T:count(Table, Range) || Range <- [#{}, #{from => 3}, #{above => 3}, #{to => 3}, #{below => 3},
+                                                 #{above => 3, below => 4}]]),
     ?assertEqual([{1}, {2}], ?T:range(Table, #{}, 2)),
     ?assertEqual([{9}, {8}], ?T:range(Table, #{order => descending}, 2)),
     ?assertEqual([{6}, {5}], ?T:range(Table, #{below => 7, order => descending}, 2)),
@@ -189,8 +198,8 @@ stable_below_a_writer(_Config) ->
          end),
     ?assertEqual(?T:info(Table, size), ?T:count(Table, #{})).
 
-%% Writers insert and delete beside all stable keys, but not where one reader counts. Other counts are between those without and with
-%% all unstable keys.
+%% Writers insert and delete beside all stable keys, but not where one reader counts. Other counts are between those
+%% without and with all unstable keys.
 stable_between_writers(_Config) ->
     Table = new([]),
     Stable = 4000,
@@ -254,7 +263,8 @@ only_ordered_sets_of_ca(_Config) ->
     ?assertEqual([{ca, [ordered_set]}], With),
     Remark = <<"order statistics are for tables of type ordered_set with engine ca">>,
     Others = [cats:new(t, [Type]) || Type <- [set, bag, duplicate_bag]]
-        ++ [cats:new(t, [ordered_set, {engine, Name}]) || #{name := Name, types := [ordered_set]} <- cats:engines(), Name =/= ca],
+        ++ [cats:new(t, [ordered_set, {engine, Name}])
+            || #{name := Name, types := [ordered_set]} <- cats:engines(), Name =/= ca],
     [?assertEqual({Function, #{1 => Remark}}, {Function, explanation(Function, [Table | Arguments])})
      || Table <- Others, {Function, Arguments} <- [{rank, [k]}, {nth, [0]}, {count, [1, 2]}, {count, [#{}]}]],
     [begin
@@ -267,12 +277,15 @@ only_ordered_sets_of_ca(_Config) ->
 
 rights(_Config) ->
     Table = cats:new(t, [ordered_set, private]),
-    Calls = [{rank, [Table, k]}, {nth, [Table, 0]}, {count, [Table, 1, 2]}, {count, [Table, #{}]}, {range, [Table, #{}, 1]},
-             {range, [Table, 1, 2, 3]}],
-    [Remarks] = cats_test_lib:together([fun() -> [explanation(Function, Arguments) || {Function, Arguments} <- Calls] end]),
-    [?assertEqual(#{1 => <<"the table identifier refers to an ETS table with insufficient access rights">>}, Remark) || Remark <- Remarks],
+    Calls = [{rank, [Table, k]}, {nth, [Table, 0]}, {count, [Table, 1, 2]}, {count, [Table, #{}]},
+             {range, [Table, #{}, 1]}, {range, [Table, 1, 2, 3]}],
+    [Remarks] =
+        cats_test_lib:together([fun() -> [explanation(Function, Arguments) || {Function, Arguments} <- Calls] end]),
+    [?assertEqual(#{1 => <<"the table identifier refers to an ETS table with insufficient access rights">>}, Remark)
+     || Remark <- Remarks],
     true = cats:delete(Table),
-    [?assertEqual(#{1 => <<"the table identifier does not refer to an existing ETS table">>}, explanation(Function, Arguments))
+    [?assertEqual(#{1 => <<"the table identifier does not refer to an existing ETS table">>},
+                  explanation(Function, Arguments))
      || {Function, Arguments} <- Calls].
 
 explanations(_Config) ->
@@ -285,7 +298,8 @@ explanations(_Config) ->
     [?assertEqual({Limit, #{3 => NoLimit}, #{4 => NoLimit}},
                   {Limit, explanation(range, [Table, #{}, Limit]), explanation(range, [Table, 1, 2, Limit])})
      || Limit <- [0, -1, all, 1.0]],
-    [?assertEqual({N, #{2 => <<"not an integer of at most 64 bits">>}}, {N, explanation(nth, [Table, N])}) || N <- [a, 1.0, 1 bsl 80]].
+    [?assertEqual({N, #{2 => <<"not an integer of at most 64 bits">>}}, {N, explanation(nth, [Table, N])})
+     || N <- [a, 1.0, 1 bsl 80]].
 
 %% What the shell says of a call that fails.
 explanation(Function, Arguments) ->

@@ -1,5 +1,5 @@
-%% Ordered tables whose node gets another name. The VM orders pids, ports and references of this node beside those of other nodes by the
-%% name that this node has at the moment. So ets no longer finds all keys then.
+%% Ordered tables whose node gets another name. The VM orders pids, ports and references of this node beside those of
+%% other nodes by the name that this node has at the moment. So ets no longer finds all keys then.
 -module(cats_renamed_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
@@ -103,6 +103,7 @@ identifiers(Count) ->
 
 external(Node, N) ->
     Atom = <<119, (byte_size(atom_to_binary(Node))), (atom_to_binary(Node))/binary>>,
-    [<<88, Atom/binary, N:32, 0:32, 7:32>>, <<120, Atom/binary, N:64, 7:32>>, <<90, 3:16, Atom/binary, 7:32, N:32, 1:32, 2:32>>].
+    [<<88, Atom/binary, N:32, 0:32, 7:32>>, <<120, Atom/binary, N:64, 7:32>>,
+     <<90, 3:16, Atom/binary, 7:32, N:32, 1:32, 2:32>>].
 
 shuffled(Keys) -> [Key || {_, _, Key} <- lists:sort([{erlang:phash2(N), N, Key} || {N, Key} <- lists:enumerate(Keys)])].

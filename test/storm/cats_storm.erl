@@ -1,9 +1,9 @@
-%% A storm of combinations: processes call random functions of the whole library at tables with random options, are killed, and lose
-%% their tables, while a model checks what must hold.
+%% A storm of combinations: processes call random functions of the whole library at tables with random options, are
+%% killed, and lose their tables, while a model checks what must hold.
 %%
-%% A storm has rounds. Each has its own tables, workers and choice of operations, all from the seed of the storm and its number. What each
-%% process does is determined by them, but not how the processes meet. A line for each round tells what it has. So the last line says
-%% where a storm ended that ended the VM.
+%% A storm has rounds. Each has its own tables, workers and choice of operations, all from the seed of the storm and its
+%% number. What each process does is determined by them, but not how the processes meet. A line for each round tells
+%% what it has. So the last line says where a storm ended that ended the VM.
 %%
 %% | module | holds |
 %% |---|---|
@@ -25,8 +25,8 @@
 
 -export([main/0, run/1]).
 
--type options() :: #{seed := integer(), round := pos_integer(), workers := pos_integer(), operations := pos_integer() | infinity,
-                     seconds := pos_integer() | infinity}.
+-type options() :: #{seed := integer(), round := pos_integer(), workers := pos_integer(),
+                     operations := pos_integer() | infinity, seconds := pos_integer() | infinity}.
 
 %% After so many milliseconds without any progress a storm stands still, if the VM is not slow (SLOWNESS).
 -define(STANDSTILL, 60000).
@@ -37,8 +37,8 @@ main() ->
     Get = fun(Name, Default) -> cats_test_lib:environment(Name, Default) end,
     Seconds = Get("SECONDS", 0),
     Operations = Get("OPERATIONS", 0),
-    Options = #{seed => Get("SEED", erlang:phash2(make_ref(), 1 bsl 30)), round => Get("ROUND", 1), workers => Get("WORKERS", 4),
-                operations => case Operations of 0 -> infinity; _ -> Operations end,
+    Options = #{seed => Get("SEED", erlang:phash2(make_ref(), 1 bsl 30)), round => Get("ROUND", 1),
+                workers => Get("WORKERS", 4), operations => case Operations of 0 -> infinity; _ -> Operations end,
                 seconds => case {Seconds, Operations} of {0, 0} -> 60; {0, _} -> infinity; _ -> Seconds end},
     halt(case run(Options) of ok -> 0; failed -> 1 end).
 
@@ -92,9 +92,10 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
     #{workers := Workers, kinds := Kinds, topics := Few, each := Each, kills := Kills} = plan(Seed, Most),
     Progress = counters:new(Workers, []),
     {Listener, _} = spawn_monitor(fun listen/0),
-    Owners = [owner(Place, Kind, Listener, one_of([0, 10, 100, 1000])) || {Place, Kind} <- lists:zip(lists:seq(1, length(Kinds)), Kinds)],
-    ok = cats_storm_worker:start_round(#{listener => Listener, directory => Directory, places => length(Kinds), progress => Progress,
-                                         operations => chosen_operations(Few)}),
+    Owners = [owner(Place, Kind, Listener, one_of([0, 10, 100, 1000]))
+              || {Place, Kind} <- lists:zip(lists:seq(1, length(Kinds)), Kinds)],
+    ok = cats_storm_worker:start_round(#{listener => Listener, directory => Directory, places => length(Kinds),
+                                         progress => Progress, operations => chosen_operations(Few)}),
     Keeper = cats_storm_caches:start_round(),
     io:format("~b workers of ~b operations, tables ~0p, kills ~p~n", [Workers, Each, Kinds, Kills]),
     Running = maps:from_list([{worker(Index, Seed, 0, Each), {Index, 0}} || Index <- lists:seq(1, Workers)]),
@@ -120,7 +121,8 @@ round(Seed, #{workers := Most, directory := Directory, known := Known, before :=
     end.
 
 %% A storm begins with processes that empty one cache at the same time, while it is filled.
-plan({_, Round}, Most) when Round =< 3 -> #{workers => max(3, Most), kinds => [cache], topics => at_once, each => 10000, kills => none};
+plan({_, Round}, Most) when Round =< 3 ->
+    #{workers => max(3, Most), kinds => [cache], topics => at_once, each => 10000, kills => none};
 %% One in three rounds has few topics, the first of which is another one each time.
 plan({_, Round}, Most) ->
     Workers = uniform(Most),
@@ -139,19 +141,22 @@ checked(Check) ->
         Class:Reason:Stack -> {wrong, {Class, Reason, Stack}}
     end.
 
-%% Some rounds only fill tables and empty them, those at the begin by an exchange of all contents. Others have a few topics only, which meet
-%% more often than all of them do. The rest leave some operations out and have some more often.
+%% Some rounds only fill tables and empty them, those at the begin by an exchange of all contents. Others have a few
+%% topics only, which meet more often than all of them do. The rest leave some operations out and have some more often.
 chosen_operations(Few) ->
-    All = cats_storm_calls:operations() ++ cats_storm_own:operations() ++ cats_storm_sums:operations() ++ cats_storm_walks:operations()
+    All = cats_storm_calls:operations() ++ cats_storm_own:operations() ++ cats_storm_sums:operations()
+        ++ cats_storm_walks:operations()
         ++ cats_storm_makers:operations() ++ cats_storm_lives:operations() ++ cats_storm_times:operations()
         ++ cats_storm_caches:operations(),
-    [_, Emptied | _] = Topics = [[Operation || Operation <- All, lists:member(element(2, Operation), Names)] || Names <- topics()],
+    [_, Emptied | _] = Topics =
+        [[Operation || Operation <- All, lists:member(element(2, Operation), Names)] || Names <- topics()],
     [] = All -- lists:append(Topics),
     Chosen = case Few of
                  at_once -> as_often([Operation || {_, delete_all_objects, _, _} = Operation <- Emptied]);
                  emptied -> as_often(Emptied);
                  {few, Number} ->
-                     as_often(lists:nth(1 + Number rem length(Topics), Topics)) ++ as_often(one_of([Emptied, Emptied | Topics]));
+                     as_often(lists:nth(1 + Number rem length(Topics), Topics))
+                         ++ as_often(one_of([Emptied, Emptied | Topics]));
                  false -> [setelement(1, Operation, Factor * element(1, Operation))
                            || Operation <- All, Factor <- [one_of([0, 0, 1, 1, 1, 1, 5, 20])], Factor > 0]
              end,
@@ -162,8 +167,8 @@ as_often(Operations) ->
     Sum = lists:sum([Weight || {Weight, _, _, _} <- Operations]),
     [setelement(1, Operation, 1 + 1000 * element(1, Operation) div Sum) || Operation <- Operations].
 
-%% What belongs together. The first of these is in each round, as it fits each table. The second is chosen more often, as all that a table
-%% refers to changes then. The third comes early, as fetches that meet in a circle are rare.
+%% What belongs together. The first of these is in each round, as it fits each table. The second is chosen more often,
+%% as all that a table refers to changes then. The third comes early, as fetches that meet in a circle are rare.
 topics() ->
     [[insert, insert_new, insert_many, lookup, brief],
      [delete_all_objects, match_delete_all, select_delete_all, init_table],
@@ -307,7 +312,9 @@ inherit(#{tid := Tid} = Table) ->
     case {cats_storm_tables:has(kept, Table), cats:info(Tid, owner)} of
         {true, Owner} when Owner =/= self() -> exit({wrong, {owner, Table, Owner}});
         {true, _} -> ok;
-        {false, _} -> chance(50) andalso cats_storm_calls:outcome(fun() -> cats:give_away(Tid, cats_storm_worker:other(), storm) end)
+        {false, _} ->
+            chance(50)
+                andalso cats_storm_calls:outcome(fun() -> cats:give_away(Tid, cats_storm_worker:other(), storm) end)
     end.
 
 told(Id, What, Told) when What =:= expired; What =:= evicted ->
@@ -319,7 +326,8 @@ told(Id, What, Told) when What =:= expired; What =:= evicted ->
 
 %%% The end of a round
 
-%% A table that nobody may write needs an owner first. A table that goes from a dead owner to nobody may be missing in a list.
+%% A table that nobody may write needs an owner first. A table that goes from a dead owner to nobody may be missing in a
+%% list.
 delete_all(Kept) ->
     cats_test_lib:eventually(fun() ->
                                      Left = cats:all() -- Kept,

@@ -1,11 +1,12 @@
-%% A storm of combinations (cats_storm.erl) of a fixed number of operations, in a VM of its own, on a native library with debug assertions.
-%% The environment may give STORM_OPERATIONS, and another SEED.
+%% A storm of combinations (cats_storm.erl) of a fixed number of operations, in a VM of its own, on a native library
+%% with debug assertions. The environment may give STORM_OPERATIONS, and another SEED.
 -module(cats_storm_SUITE).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([storm/1]).
 
-%% The storm has the same rounds each time, so that the suite does not fail by chance. Two idle processors take about a minute.
+%% The storm has the same rounds each time, so that the suite does not fail by chance. Two idle processors take about a
+%% minute.
 -define(SEED, 1).
 -define(OPERATIONS, 1500000).
 
@@ -27,7 +28,8 @@ storm(_Config) ->
     Erl = filename:join([code:root_dir(), "bin", "erl"]),
     Operations = integer_to_list(cats_test_lib:environment("STORM_OPERATIONS", ?OPERATIONS)),
     Seed = integer_to_list(cats_test_lib:environment("SEED", ?SEED)),
-    Arguments = ["-u", "SECONDS", "ERL=" ++ Erl, "SEED=" ++ Seed, "OPERATIONS=" ++ Operations, filename:join([Root, "scripts", "storm"])],
+    Arguments = ["-u", "SECONDS", "ERL=" ++ Erl, "SEED=" ++ Seed, "OPERATIONS=" ++ Operations,
+                 filename:join([Root, "scripts", "storm"])],
     case cats_test_lib:run("env", Arguments) of
         {0, Output} -> ct:log("~ts", [Output]);
         {_, Output} -> ct:fail("~ts", [lists:nthtail(max(0, length(Output) - 5000), Output)])

@@ -1,5 +1,5 @@
-%% Caches of Elixir (`Cats.Cache') in a storm. One keeps all that it has. The other one evicts, its objects expire, and its process is
-%% killed and started again, as a supervisor does. A VM that has no Elixir has no such operations.
+%% Caches of Elixir (`Cats.Cache') in a storm. One keeps all that it has. The other one evicts, its objects expire, and
+%% its process is killed and started again, as a supervisor does. A VM that has no Elixir has no such operations.
 -module(cats_storm_caches).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1]).
@@ -25,7 +25,9 @@ operations() ->
         false -> []
     end.
 
-is_here() -> code:ensure_loaded(?CACHE) =:= {module, ?CACHE} andalso code:ensure_loaded('Elixir.Enum') =:= {module, 'Elixir.Enum'}.
+is_here() ->
+    code:ensure_loaded(?CACHE) =:= {module, ?CACHE}
+        andalso code:ensure_loaded('Elixir.Enum') =:= {module, 'Elixir.Enum'}.
 
 %% @doc Starts the caches of a round. They end with the process that is returned.
 -spec start_round() -> pid().
@@ -34,7 +36,8 @@ start_round() ->
     Keeping = one_of([[], [compressed], [{ttl, infinity}], [{limit, {objects, 100000}}, {evict, none}]]),
     Options = [{?KEPT, [one_of([set, ordered_set]) | Keeping]},
                {?LOSSY, [one_of([set, ordered_set]), {one_of([ttl, idle]), one_of([5, 300])}
-                         | one_of([[], [{limit, {objects, one_of([5, 100])}}, {evict, one_of([s3_fifo, sieve, clock, none])}]])]}],
+                         | one_of([[], [{limit, {objects, one_of([5, 100])}},
+                                        {evict, one_of([s3_fifo, sieve, clock, none])}]])]}],
     Caller = self(),
     {Keeper, Monitor} = spawn_monitor(fun() ->
                                               process_flag(trap_exit, true),
@@ -118,12 +121,15 @@ call(Cache) ->
 calls(Cache, Key) ->
     Value = value(Cache, Key),
     Right = fun(nil) -> nothing; (Found) -> wrong(Cache, Key, Found) end,
-    Is = fun(Wanted) -> fun(Found) -> case lists:member(Found, Wanted) of true -> nothing; false -> {wanted, Wanted} end end end,
+    Is = fun(Wanted) ->
+                 fun(Found) -> case lists:member(Found, Wanted) of true -> nothing; false -> {wanted, Wanted} end end
+         end,
     Ok = Is([ok]),
     Boolean = Is([true, false]),
     [{get, [Key], Right}, {get, [Key], Right}, {get, [Key, nil], Right},
      {put, [Key, Value], Ok}, {put, [Key, Value], Ok}, {put_new, [Key, Value], Boolean},
-     {put_all, [[{Another, value(Cache, Another)} || _ <- lists:seq(1, uniform(150)), Another <- [cats_storm_values:shared_key()]]], Ok},
+     {put_all, [[{Another, value(Cache, Another)}
+                 || _ <- lists:seq(1, uniform(150)), Another <- [cats_storm_values:shared_key()]]], Ok},
      {fetch, [Key, fun(_) -> Value end | one_of([[], [[{timeout, infinity}, {retry, true}]]])], Right},
      {get_and_update, [Key, fun(Old) -> {Old, Value} end], Right}, {get_and_update, [Key, fun(_) -> pop end], Right},
      {update, [Key, Value, fun(_) -> Value end], Right},
@@ -133,8 +139,10 @@ calls(Cache, Key) ->
         ++ [{clear, [], Ok} || Cache =:= ?LOSSY]
         ++ [{put, [Key, Value, [{ttl, one_of([1, 50, infinity])}]], Ok} || Cache =:= ?LOSSY]
         ++ [{touch, [Key, one_of([1, 50, infinity])], Boolean} || Cache =:= ?LOSSY]
-        ++ [{fetch, [Key, fun(_) -> Value end, [{ttl, one_of([1, 50])} | one_of([[], [{stale, 20}]])]], Right} || Cache =:= ?LOSSY]
-        ++ [{ttl, [Key], fun(Time) when is_integer(Time); Time =:= infinity; Time =:= nil -> nothing; (Time) -> {time, Time} end}
+        ++ [{fetch, [Key, fun(_) -> Value end, [{ttl, one_of([1, 50])} | one_of([[], [{stale, 20}]])]], Right}
+            || Cache =:= ?LOSSY]
+        ++ [{ttl, [Key],
+             fun(Time) when is_integer(Time); Time =:= infinity; Time =:= nil -> nothing; (Time) -> {time, Time} end}
             || Cache =:= ?LOSSY].
 
 walked(Cache, {returned, Pairs}) ->
@@ -151,11 +159,13 @@ own(Cache) ->
     Key = {own, cats_storm_values:myself(), uniform(?KEYS)},
     Value = value(Cache, Key),
     Known = case get({?MODULE, Cache, Key}) of undefined -> nil; Written -> Written end,
-    {Function, Arguments} = one_of([{get, [Key]}, {put, [Key, Value]}, {put_new, [Key, Value]}, {fetch, [Key, fun(_) -> Value end]},
-                                    {get_and_update, [Key, fun(Old) -> {Old, Value} end]}, {get_and_update, [Key, fun(_) -> pop end]},
-                                    {update, [Key, Value, fun(_) -> Value end]}, {delete, [Key]}, {take, [Key]}, {'has_key?', [Key]}]),
+    {Function, Arguments} =
+        one_of([{get, [Key]}, {put, [Key, Value]}, {put_new, [Key, Value]}, {fetch, [Key, fun(_) -> Value end]},
+                {get_and_update, [Key, fun(Old) -> {Old, Value} end]}, {get_and_update, [Key, fun(_) -> pop end]},
+                {update, [Key, Value, fun(_) -> Value end]}, {delete, [Key]}, {take, [Key]}, {'has_key?', [Key]}]),
     cats_storm_worker:note({cache_own, Cache, Function, Arguments, Known}),
-    Expected = [expected(Function, lists:last(Arguments), Value, Before) || Before <- [Known | [nil || Cache =:= ?LOSSY]]],
+    Expected = [expected(Function, lists:last(Arguments), Value, Before)
+                || Before <- [Known | [nil || Cache =:= ?LOSSY]]],
     case outcome(fun() -> apply(?CACHE, Function, [Cache | Arguments]) end) of
         {returned, Result} ->
             case lists:keyfind(Result, 1, Expected) of
@@ -191,7 +201,10 @@ count_up() ->
     Add = fun(Count) -> Count + Amount end,
     Function = one_of([fun() -> ?CACHE:increment(?KEPT, Key, Amount) end,
                        fun() -> ?CACHE:update(?KEPT, Key, Amount, Add) end,
-                       fun() -> ?CACHE:get_and_update(?KEPT, Key, fun(nil) -> {nil, Amount}; (Count) -> {Count, Add(Count)} end) end]),
+                       fun() ->
+                               ?CACHE:get_and_update(?KEPT, Key,
+                                                     fun(nil) -> {nil, Amount}; (Count) -> {Count, Add(Count)} end)
+                       end]),
     cats_storm_worker:note({cache_count, Key, Amount}),
     counters:add(Tally, 1, Amount),
     case outcome(Function) of

@@ -1,12 +1,14 @@
-%% The calls of a storm on keys that all its processes write, each a row: how often, the function of cats, what the table must be, how
-%% to make the arguments after the table, what is wrong with a result, and the causes with which it may fail.
+%% The calls of a storm on keys that all its processes write, each a row: how often, the function of cats, what the
+%% table must be, how to make the arguments after the table, what is wrong with a result, and the causes with which it
+%% may fail.
 %%
-%% A row of another module is an operation, which is more than one call: how often, its name, what the table must be, and a function
-%% that carries it out. It returns what was wrong, or `nothing'.
+%% A row of another module is an operation, which is more than one call: how often, its name, what the table must be,
+%% and a function that carries it out. It returns what was wrong, or `nothing'.
 -module(cats_storm_calls).
 
--import(cats_storm_values, [uniform/1, chance/1, one_of/1, shared_key/0, deep/1, object/2, value/2, position/2, pattern/3,
-                            wrong/2]).
+-import(cats_storm_values,
+        [uniform/1, chance/1, one_of/1, shared_key/0, deep/1, object/2, value/2, position/2, pattern/3,
+         wrong/2]).
 -import(cats_storm_tables, [has/2, any_id/1]).
 
 -export([operations/0, outcome/1, unexpected/3, wrong_objects/2, wrong_objects/3, is_dead/1]).
@@ -48,7 +50,8 @@ outcome(Function) ->
             {raised, Class, Reason, Stack}
     end.
 
-%% @doc What is wrong with the failure of a call on the table, which may fail with these causes: `nothing' where it is to be expected.
+%% @doc What is wrong with the failure of a call on the table, which may fail with these causes: `nothing' where it is
+%% to be expected.
 -spec unexpected(cats_storm_tables:table(), [atom()], outcome()) -> nothing | term().
 unexpected(Table, Causes, Outcome) ->
     Expected = case Outcome of
@@ -112,22 +115,25 @@ calls() ->
      {3, lookup_many, [], keys(), lists(), []},
      {5, lookup_elements, Set, fun(T) -> [shared_key(), elements(T)] end, fun wrong_elements/3, [badkey]},
      {3, lookup_element, Set, fun(T) -> [shared_key(), position(counter, T)] end, number(), [badkey]},
-     {3, lookup_element, [], fun(T) -> [shared_key(), position(mark, T), {none, 0}] end, fun(_, _, _) -> nothing end, []},
+     {3, lookup_element, [], fun(T) -> [shared_key(), position(mark, T), {none, 0}] end,
+      fun(_, _, _) -> nothing end, []},
      {3, member, [], key(), boolean(), []},
      {5, take, [], key(), objects(), []},
      {2, take_many, [], keys(), lists(), []},
      {6, delete, [], key(), true(), []},
      {2, delete_many, [], keys(), true(), []},
      {3, delete_object, [], fun(T) -> [found(T)] end, true(), []},
-     {6, update_counter, Set, fun(T) -> [shared_key(), {position(counter, T), uniform(9) - 5}] end, number(), [badkey, none]},
-     {4, update_counter, Set, fun(T) -> Key = shared_key(), [Key, {position(counter, T), 1, 1000, 0}, object(T, Key)] end,
-      number(), [none]},
+     {6, update_counter, Set, fun(T) -> [shared_key(), {position(counter, T), uniform(9) - 5}] end,
+      number(), [badkey, none]},
+     {4, update_counter, Set,
+      fun(T) -> Key = shared_key(), [Key, {position(counter, T), 1, 1000, 0}, object(T, Key)] end, number(), [none]},
      {4, add, Set, fun(T) -> [shared_key(), {position(counter, T), one_of([1, -1, 2, 0.5, 1 bsl 70, -(1 bsl 70)])}] end,
       number(), [badkey]},
      {6, update_element, Set, fun(T) -> Key = shared_key(), [Key, new_value(T, Key)] end, boolean(), []},
      {4, update_element, Set, fun(T) -> Key = shared_key(), [Key, new_value(T, Key), object(T, Key)] end, true(), []},
      {5, update, Set, fun(T) -> [shared_key(), change(T)] end, fun(_, _, _) -> nothing end, []},
-     {3, update, Set, fun(T) -> Key = shared_key(), [Key, change(T), object(T, Key)] end, fun(_, _, _) -> nothing end, []},
+     {3, update, Set, fun(T) -> Key = shared_key(), [Key, change(T), object(T, Key)] end,
+      fun(_, _, _) -> nothing end, []},
      {4, replace, Set, fun(T) -> Old = found(T), [Old, object(T, cats_storm_values:key(T, Old))] end, boolean(), []},
      {4, touch, Expiring, fun(_) -> [shared_key(), lifetime()] end, boolean(), []},
      {3, ttl, Expiring, key(), fun wrong_time/3, []},
@@ -138,24 +144,30 @@ calls() ->
      {1, next, [], key(), fun(_, _, _) -> nothing end, []},
      {1, slot, [{no, ordered}], fun(_) -> [uniform(256) - 1] end, any_objects(), []},
      {3, match_object, [], fun(T) -> [pattern(T, shared(), '_')] end, any_objects(), []},
-     {3, match, [], fun(T) -> [pattern(T, shared(), '$1')] end, fun(_, _, Found) -> all_numbers(lists:append(Found)) end, []},
+     {3, match, [], fun(T) -> [pattern(T, shared(), '$1')] end,
+      fun(_, _, Found) -> all_numbers(lists:append(Found)) end, []},
      {3, select, [], fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'>', '$1', uniform(100)})], ['$_']}]] end,
       any_objects(), []},
      {1, select_reverse, [], fun(T) -> [[{pattern(T, shared(), '_'), [deep(true)], ['$_']}]] end, any_objects(), []},
-     {2, select_count, [], fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'<', '$1', uniform(100)})], [true]}]] end, count(), []},
-     {2, select_delete, [], fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'>', '$1', 50 + uniform(50)})], [true]}]] end, count(), []},
+     {2, select_count, [],
+      fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'<', '$1', uniform(100)})], [true]}]] end, count(), []},
+     {2, select_delete, [],
+      fun(T) -> [[{pattern(T, shared(), '$1'), [deep({'>', '$1', 50 + uniform(50)})], [true]}]] end, count(), []},
      {2, match_delete, [], fun(T) -> [pattern(T, {shared, uniform(50)}, uniform(100))] end, true(), []},
      {2, select_replace, Set, fun replacement/1, count(), []},
      {2, rank, Statistics, key(), count(), []},
      {2, nth, Statistics, fun(_) -> [uniform(200) - 100] end,
       fun(_, _, '$end_of_table') -> nothing; (T, _, Object) -> wrong(T, Object) end, []},
      {2, count, Statistics, fun(_) -> [shared_key(), shared_key()] end, count(), []},
-     {3, range, Ordered, fun(_) -> [#{one_of([from, above]) => shared_key(), order => one_of([ascending, descending])}, uniform(50)] end,
-      fun(T, [_, Limit], Objects) when length(Objects) =< Limit -> wrong_objects(T, Objects); (_, _, _) -> too_many end, []},
+     {3, range, Ordered,
+      fun(_) -> [#{one_of([from, above]) => shared_key(), order => one_of([ascending, descending])}, uniform(50)] end,
+      fun(T, [_, Limit], Objects) when length(Objects) =< Limit -> wrong_objects(T, Objects); (_, _, _) -> too_many end,
+      []},
      {2, safe_fixtable, [], fun(_) -> [chance(50)] end, true(), [none]},
      {2, info, [], fun(_) -> [] end, fun wrong_information/3, []},
      {3, info, [], fun(_) -> [size] end, fun wrong_size/3, []},
-     {2, info, [], fun(_) -> [one_of([memory, binary, owner, heir, name, fixed, safe_fixed, stats, base_nodes, notify])] end,
+     {2, info, [],
+      fun(_) -> [one_of([memory, binary, owner, heir, name, fixed, safe_fixed, stats, base_nodes, notify])] end,
       fun(_, _, _) -> nothing end, []},
      {1, stats, [], fun(_) -> [] end, fun(_, _, _) -> nothing end, []},
      {1, contention, [], fun(_) -> [] end, fun(_, _, _) -> nothing end, [no_contention]}].
@@ -234,7 +246,8 @@ step() ->
        (_, _, _) -> step
     end.
 
-wrong_elements(Table, _Arguments, [Value, Mark, Counter, Key]) when is_number(Counter) -> cats_storm_values:wrong(Table, Key, Value, Mark);
+wrong_elements(Table, _Arguments, [Value, Mark, Counter, Key]) when is_number(Counter) ->
+    cats_storm_values:wrong(Table, Key, Value, Mark);
 wrong_elements(_Table, _Arguments, _Result) -> elements.
 
 all_numbers(Found) -> case lists:all(fun erlang:is_number/1, Found) of true -> nothing; false -> numbers end.

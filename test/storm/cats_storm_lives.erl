@@ -1,5 +1,5 @@
-%% The lives of tables in a storm: they are deleted and made anew, emptied, filled, renamed, given away, claimed, copied and written to
-%% files, by processes that may be killed meanwhile.
+%% The lives of tables in a storm: they are deleted and made anew, emptied, filled, renamed, given away, claimed, copied
+%% and written to files, by processes that may be killed meanwhile.
 -module(cats_storm_lives).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1, shared_key/0, object/2]).
@@ -18,8 +18,10 @@ operations() ->
      {2, init_table, [wild, {no, limited}], fun init_table/1},
      {3, fill, [wild], fun fill/1},
      {2, rename, [wild], fun(Table) -> call(Table, rename, [one_of([storm_a, storm_b, storm_c, storm_d])], [none]) end},
-     {2, rename_kept, [renamed], fun(#{place := Place} = T) -> call(T, rename, [one_of(cats_storm_tables:names(Place))], [none]) end},
-     {2, give_away, [wild], fun(Table) -> call(Table, give_away, [cats_storm_worker:other(), gift], [owner, not_owner, none]) end},
+     {2, rename_kept, [renamed],
+      fun(#{place := Place} = T) -> call(T, rename, [one_of(cats_storm_tables:names(Place))], [none]) end},
+     {2, give_away, [wild],
+      fun(Table) -> call(Table, give_away, [cats_storm_worker:other(), gift], [owner, not_owner, none]) end},
      {2, setopts, [wild], fun(Table) -> call(Table, setopts, [heir()], [not_owner, none]) end},
      {3, claim, [heir], fun(Table) -> call(Table, claim, [], [owned, not_owner]) end},
      {1, to_ets, [], fun(Table) -> cats_storm_walks:unless_large(Table, fun to_ets/1) end},
@@ -59,7 +61,8 @@ init_table(Table) ->
     cats_storm_worker:note(init_table),
     case outcome(fun() -> cats:init_table(id(Table), Initialize) end) of
         {returned, true} -> nothing;
-        {raised, exit, {badarg, Stack}, _} -> unexpected(Table, [], outcome(fun() -> erlang:raise(error, badarg, Stack) end));
+        {raised, exit, {badarg, Stack}, _} ->
+            unexpected(Table, [], outcome(fun() -> erlang:raise(error, badarg, Stack) end));
         Outcome -> unexpected(Table, [], Outcome)
     end.
 

@@ -1,5 +1,5 @@
-%% Functions that run within calls of a storm, on keys that all processes write: those of fetches and of transactions. They fail, take their
-%% time, abort, are nested, and their processes are killed.
+%% Functions that run within calls of a storm, on keys that all processes write: those of fetches and of transactions.
+%% They fail, take their time, abort, are nested, and their processes are killed.
 -module(cats_storm_makers).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1, shared_key/0, object/2]).
@@ -24,8 +24,10 @@ fetch(Table) ->
     Key = shared_key(),
     Nested = shared_key(),
     Within = within(fetching(one_of(set_like()), Nested, fun() -> ok end, none)),
-    {What, Make} = one_of([{make, fun() -> ok end}, {make, fun() -> ok end}, {sleep, fun() -> timer:sleep(uniform(3)) end},
-                           {fail, fun() -> error(storm) end}, {exit, fun() -> exit(storm) end}, {nested, Within}, {nested, Within}]),
+    {What, Make} =
+        one_of([{make, fun() -> ok end}, {make, fun() -> ok end}, {sleep, fun() -> timer:sleep(uniform(3)) end},
+                {fail, fun() -> error(storm) end}, {exit, fun() -> exit(storm) end},
+                {nested, Within}, {nested, Within}]),
     Options = fetch_options(Table),
     cats_storm_worker:note({fetch, Key, What, Nested, Options}),
     (fetching(Table, Key, Make, Options))().
@@ -33,7 +35,8 @@ fetch(Table) ->
 %% Processes make objects for the same few keys, and each of them fetches the others too, in its own order.
 fetch_crosswise(_Table) ->
     Tables = lists:sublist(set_like(), 2),
-    Path = [{one_of(Tables), {crosswise, Number}} || {_, Number} <- lists:sort([{uniform(100), Number} || Number <- [1, 2, 3]])],
+    Path = [{one_of(Tables), {crosswise, Number}}
+            || {_, Number} <- lists:sort([{uniform(100), Number} || Number <- [1, 2, 3]])],
     Options = one_of([none, none, #{retry => true}, #{timeout => 5000}]),
     cats_storm_worker:note({fetch_crosswise, [{maps:get(place, Table), Key} || {Table, Key} <- Path], Options}),
     [outcome(fun() -> cats:delete(id(Table), Key) end) || {Table, Key} <- Path, chance(70)],
@@ -46,8 +49,8 @@ fetch_crosswise(_Table) ->
 
 set_like() -> [Table || Table <- cats_storm_tables:all(), has(set_like, Table)].
 
-%% A function that fetches a key, and returns what is wrong with the outcome. The object is made by what calls this other function first.
-%% That may run in another process, so all that is by chance is known before.
+%% A function that fetches a key, and returns what is wrong with the outcome. The object is made by what calls this
+%% other function first. That may run in another process, so all that is by chance is known before.
 fetching(Table, Key, Make, Options) ->
     Object = object(Table, Key),
     Made = fun(_) -> leading({Table, Key}, Make), Object end,
@@ -58,7 +61,8 @@ fetching(Table, Key, Make, Options) ->
             catch
                 Class:Reason:Stack ->
                     case {outcome(fun() -> erlang:raise(Class, Reason, Stack) end), hd(Stack)} of
-                        {{badarg, Circle}, {cats, fetch, Arguments, _}} when ?IS_CIRCLE(Circle) -> wrong_circle(Circle, Table, Key);
+                        {{badarg, Circle}, {cats, fetch, Arguments, _}} when ?IS_CIRCLE(Circle) ->
+                            wrong_circle(Circle, Table, Key);
                         {Outcome, _} -> failed(Table, Options, Outcome)
                     end
             end
@@ -104,7 +108,8 @@ wrong_circle(Circle, #{tid := Tid}, Key) ->
 fetch_options(Table) ->
     Timeout = one_of([#{}, #{timeout => 0}, #{timeout => 20}, #{timeout => 5000}]),
     case has(expiring, Table) of
-        true -> one_of([none, Timeout, Timeout#{ttl => one_of([1, 10, 1000])}, Timeout#{stale => one_of([1, 10, 1000])}]);
+        true ->
+            one_of([none, Timeout, Timeout#{ttl => one_of([1, 10, 1000])}, Timeout#{stale => one_of([1, 10, 1000])}]);
         false -> one_of([none, Timeout])
     end.
 
@@ -165,7 +170,8 @@ carry_out(Table, {outside, Key}) ->
         Outcome -> nothing =:= failed(Table, #{timeout => 5}, Outcome) orelse exit({wrong, {outside, Outcome}})
     end;
 carry_out(Table, {insert, Key}) -> cats_transaction:insert(id(Table), object(Table, Key));
-carry_out(Table, {insert_list, Key}) -> cats_transaction:insert(id(Table), [object(Table, Key), object(Table, shared_key())]);
+carry_out(Table, {insert_list, Key}) ->
+    cats_transaction:insert(id(Table), [object(Table, Key), object(Table, shared_key())]);
 carry_out(Table, {delete, Key}) -> cats_transaction:delete(id(Table), Key);
 carry_out(Table, {read_own, Key}) ->
     Object = object(Table, Key),
@@ -173,7 +179,10 @@ carry_out(Table, {read_own, Key}) ->
     Object =:= hd(read(Table, Key)) orelse exit({wrong, {read_own, Object}});
 carry_out(Table, {nested, Key}) ->
     Before = read(Table, Key),
-    {aborted, no} = cats_transaction:run(fun() -> cats_transaction:insert(id(Table), object(Table, Key)), cats_transaction:abort(no) end),
+    {aborted, no} = cats_transaction:run(fun() ->
+                                                 cats_transaction:insert(id(Table), object(Table, Key)),
+                                                 cats_transaction:abort(no)
+                                         end),
     Before =:= read(Table, Key) orelse exit({wrong, {nested, Before}}).
 
 read(Table, Key) ->

@@ -1,5 +1,6 @@
-%% Keys that one process alone writes, in kept tables. Whatever the others do, each of its calls gives what the same call gives on a
-%% table of `ets' that holds these keys only. So a process reads its own last write, alone, in a transaction and in a snapshot.
+%% Keys that one process alone writes, in kept tables. Whatever the others do, each of its calls gives what the same
+%% call gives on a table of `ets' that holds these keys only. So a process reads its own last write, alone, in a
+%% transaction and in a snapshot.
 -module(cats_storm_own).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1, object/2, value/2, position/2]).
@@ -33,7 +34,8 @@ first_wrong([Check | Checks]) ->
 first_wrong([]) -> nothing.
 
 key() -> one_of(keys()).
-keys() -> [{own, cats_storm_values:myself(), Twin} || Number <- lists:seq(1, ?KEYS), Twin <- cats_storm_values:twins(Number)].
+keys() ->
+    [{own, cats_storm_values:myself(), Twin} || Number <- lists:seq(1, ?KEYS), Twin <- cats_storm_values:twins(Number)].
 
 %% The table of ets that holds the same.
 model(#{place := Place, type := Type, keypos := Keypos}) ->
@@ -49,7 +51,8 @@ model(#{place := Place, type := Type, keypos := Keypos}) ->
 %%% Calls
 
 call(Table) ->
-    Calls = [{Weight, {Function, Arguments}} || {Weight, Needs, Function, Arguments} <- calls(), cats_storm_tables:fits(Needs, Table)],
+    Calls = [{Weight, {Function, Arguments}}
+             || {Weight, Needs, Function, Arguments} <- calls(), cats_storm_tables:fits(Needs, Table)],
     {Function, Arguments} = cats_storm_worker:weighted(Calls),
     same(Table, Function, Arguments(Table)).
 
@@ -108,7 +111,8 @@ new_value(Table, Key) ->
     [{position(value, Table), Value}, {position(mark, Table), Mark}].
 
 %% What update/3 does. The function is called for both tables, so it draws nothing.
-change(Table, Key) -> one_of([fun(_) -> delete end, fun(_) -> keep end, returning(object(Table, Key)), returning(object(Table, Key))]).
+change(Table, Key) ->
+    one_of([fun(_) -> delete end, fun(_) -> keep end, returning(object(Table, Key)), returning(object(Table, Key))]).
 
 returning(Object) -> fun(_) -> Object end.
 
@@ -122,7 +126,8 @@ found(Table) ->
 
 %%% Transactions
 
-%% Some steps, then the end or an abort. The model is changed where they are committed. What the function writes by `cats' stays.
+%% Some steps, then the end or an abort. The model is changed where they are committed. What the function writes by
+%% `cats' stays.
 transaction(Table) ->
     Steps = [step(Table) || _ <- lists:seq(1, uniform(8))],
     Aborts = chance(20),
@@ -165,7 +170,8 @@ write_outside(Table, Object, ReadsBefore) ->
         {badarg, inside_transaction} -> cats_transaction:abort({conflict, outside})
     end,
     Read = cats_transaction:read(id(Table), Key),
-    [Read] =:= case ReadsBefore of true -> Before; false -> [[Object]] end orelse exit({wrong, {outside, Read, Before}}).
+    [Read] =:= case ReadsBefore of true -> Before; false -> [[Object]] end
+        orelse exit({wrong, {outside, Read, Before}}).
 
 back(Model, Objects) ->
     true = ets:delete_all_objects(Model),
@@ -174,7 +180,8 @@ back(Model, Objects) ->
 
 step(Table) ->
     Key = key(),
-    one_of([{read, Key}, {read, Key}, {member, Key}, {delete, Key}, {insert, object(Table, Key)}, {insert, some_objects(Table)}]).
+    one_of([{read, Key}, {read, Key}, {member, Key}, {delete, Key}, {insert, object(Table, Key)},
+            {insert, some_objects(Table)}]).
 
 carry_out(ets, Table, {read, Key}) -> ets:lookup(Table, Key);
 carry_out(Module, Table, {Function, Argument}) -> Module:Function(Table, Argument).
@@ -187,7 +194,9 @@ snapshot(#{tid := Tid} = Table) ->
     case outcome(fun() -> cats:snapshot(Tid) end) of
         {returned, Snapshot} ->
             Known = case get(snapshots) of undefined -> []; Some -> Some end,
-            put(snapshots, lists:sublist([{Snapshot, Table, [{Key, ets:lookup(model(Table), Key)} || Key <- keys()]} | Known], uniform(4))),
+            put(snapshots,
+                lists:sublist([{Snapshot, Table, [{Key, ets:lookup(model(Table), Key)} || Key <- keys()]} | Known],
+                              uniform(4))),
             old_snapshots();
         Outcome ->
             unexpected(Table, [], Outcome)

@@ -15,7 +15,8 @@
 %% @doc What is wrong with all tables.
 -spec check() -> nothing | term().
 check() ->
-    first_wrong([fun() -> table(Table) end || Table <- cats_storm_tables:all(), cats:info(maps:get(tid, Table), id) =/= undefined]
+    first_wrong([fun() -> table(Table) end
+                 || Table <- cats_storm_tables:all(), cats:info(maps:get(tid, Table), id) =/= undefined]
                 ++ [fun cats_storm_sums:check/0, fun cats_storm_caches:check/0]).
 
 table(#{tid := Tid} = Table) ->
@@ -29,8 +30,10 @@ table(#{tid := Tid} = Table) ->
 contents(#{tid := Tid} = Table, Tries) ->
     Size = cats:info(Tid, size),
     Found = [{Way, lists:sort(Function(Tid))} || {Way, Function} <- cats_storm_walks:all_ways(Table)],
-    Counts = [length(Objects) || {_, Objects} <- Found] ++ [cats:select_count(Tid, [{'_', [], [true]}]), cats:info(Tid, size)]
-        ++ [cats:count(Tid, #{}) || has(order_statistics, Table)] ++ [length(slots(Tid, 0)) || not has(expiring, Table)],
+    Counts = [length(Objects) || {_, Objects} <- Found]
+        ++ [cats:select_count(Tid, [{'_', [], [true]}]), cats:info(Tid, size)]
+        ++ [cats:count(Tid, #{}) || has(order_statistics, Table)]
+        ++ [length(slots(Tid, 0)) || not has(expiring, Table)],
     [{_, First} | _] = Found,
     case lists:usort([Objects || {_, Objects} <- Found]) =:= [First] andalso lists:usort(Counts) =:= [Size] of
         true ->
@@ -41,7 +44,8 @@ contents(#{tid := Tid} = Table, Tries) ->
                 false -> contents(Table, 0)
             end;
         false ->
-            {contents, Table, {sizes, Size, Counts}, [{Way, Objects -- First, First -- Objects} || {Way, Objects} <- Found]}
+            {contents, Table, {sizes, Size, Counts},
+             [{Way, Objects -- First, First -- Objects} || {Way, Objects} <- Found]}
     end.
 
 slots(Tid, Number) ->
@@ -63,8 +67,8 @@ keys(#{tid := Tid} = Table, Objects, Tries) ->
                  end
     end.
 
-%% Objects that wait for the process that is told of them do not count for a limit, but for the memory. Overflow blocks of a hash may pass a
-%% limit by a few percent, and stale items of the timer wheel by more, for a while.
+%% Objects that wait for the process that is told of them do not count for a limit, but for the memory. Overflow blocks
+%% of a hash may pass a limit by a few percent, and stale items of the timer wheel by more, for a while.
 limit(#{tid := Tid} = Table) ->
     case cats:info(Tid, limit) of
         {objects, Limit} -> case cats:info(Tid, size) of
@@ -82,14 +86,17 @@ limit(#{tid := Tid} = Table) ->
         undefined -> nothing
     end.
 
-%% When all objects are deleted, as many as the limit says have room. Those that have expired take theirs until they are freed.
+%% When all objects are deleted, as many as the limit says have room. Those that have expired take theirs until they are
+%% freed.
 room(#{tid := Tid} = Table, Tries) ->
     case has(wild, Table) andalso has(public, Table) andalso cats:info(Tid, limit) of
         {objects, Limit} ->
             true = cats:delete_many(Tid, [cats_storm_values:key(Table, Object) || Object <- cats:tab2list(Tid)]),
             _ = cats_storm_values:writer(),
             Options = case has(expiring, Table) of true -> [#{ttl => infinity}]; false -> [] end,
-            Insert = fun(Number) -> apply(cats, insert, [Tid, cats_storm_values:object(Table, {room, Number}) | Options]) end,
+            Insert = fun(Number) ->
+                             apply(cats, insert, [Tid, cats_storm_values:object(Table, {room, Number}) | Options])
+                     end,
             Inserted = outcome(fun() -> lists:foreach(Insert, lists:seq(1, Limit)) end),
             case {Inserted, cats:info(Tid, size)} of
                 {{returned, ok}, Limit} -> nothing;
@@ -101,7 +108,8 @@ room(#{tid := Tid} = Table, Tries) ->
 
 counted(#{tid := Tid} = Table) ->
     case cats:stats(Tid) of
-        #{lookups := Lookups, hits := Hits, misses := Misses} when Lookups =/= Hits + Misses -> {statistics, Table, Lookups, Hits, Misses};
+        #{lookups := Lookups, hits := Hits, misses := Misses} when Lookups =/= Hits + Misses ->
+            {statistics, Table, Lookups, Hits, Misses};
         #{} -> nothing
     end.
 
@@ -132,14 +140,16 @@ account() ->
               end,
     {cats:memory() + Garbage, Batches}.
 
-%% @doc What is left of tables that are all gone, beside what there was before, when nothing more has been freed for a time.
+%% @doc What is left of tables that are all gone, beside what there was before, when nothing more has been freed for a
+%% time.
 -spec check_gone({integer(), integer()}) -> nothing | term().
 check_gone(Before) ->
     %% What a process has dropped is kept until its heap is collected.
     lists:foreach(fun erlang:garbage_collect/1, processes()),
     check_gone(Before, account(), ?STILL).
 
-check_gone({Bytes, Batches}, {NowBytes, NowBatches}, _Left) when NowBytes =< Bytes + 100000, NowBatches =< Batches -> nothing;
+check_gone({Bytes, Batches}, {NowBytes, NowBatches}, _Left) when NowBytes =< Bytes + 100000, NowBatches =< Batches ->
+    nothing;
 check_gone(Before, Last, 0) -> {left_behind, Last, {before, Before}, [cats:info(Table) || Table <- cats:all()]};
 check_gone(Before, Last, Left) ->
     timer:sleep(10),

@@ -1,5 +1,6 @@
-%% Sums that must hold over all kept tables. Transfers move amounts between accounts, in transactions or within one call, so that all
-%% accounts together always have the same. What is added to the counters is tallied, before and after each addition.
+%% Sums that must hold over all kept tables. Transfers move amounts between accounts, in transactions or within one
+%% call, so that all accounts together always have the same. What is added to the counters is tallied, before and after
+%% each addition.
 -module(cats_storm_sums).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1, position/2, counter/2]).
@@ -20,7 +21,8 @@ start_round() -> persistent_term:put(?TALLY, counters:new(2, [])).
 %% @doc Puts accounts and counters into a kept table that is new.
 -spec fill(cats_storm_tables:table()) -> ok.
 fill(#{tid := Tid} = Table) ->
-    has(transactions, Table) andalso cats:insert(Tid, [cats_storm_values:object(Table, Key, ?BALANCE) || Key <- accounts()]),
+    has(transactions, Table)
+        andalso cats:insert(Tid, [cats_storm_values:object(Table, Key, ?BALANCE) || Key <- accounts()]),
     has(set_like, Table) andalso cats:insert(Tid, [cats_storm_values:object(Table, Key, 0) || Key <- counters()]),
     ok.
 
@@ -39,7 +41,8 @@ operations() ->
 -spec check() -> nothing | term().
 check() ->
     Balances = lists:append([balances(Table, fun cats:lookup/2) || Table <- kept(transactions)]),
-    Counted = lists:sum([counter(Table, hd(cats:lookup(id(Table), Key))) || Table <- kept(set_like), Key <- counters()]),
+    Counted =
+        lists:sum([counter(Table, hd(cats:lookup(id(Table), Key))) || Table <- kept(set_like), Key <- counters()]),
     [Begun, Done] = [counters:get(persistent_term:get(?TALLY), Place) || Place <- [1, 2]],
     case wrong_sum(Balances) of
         nothing when Done =< Counted, Counted =< Begun -> nothing;
@@ -78,7 +81,8 @@ transfer(Table) ->
     Run = case Inner of
               true ->
                   fun() ->
-                          {aborted, no} = cats_transaction:run(fun() -> change(Table, From, 1), cats_transaction:abort(no) end),
+                          {aborted, no} =
+                              cats_transaction:run(fun() -> change(Table, From, 1), cats_transaction:abort(no) end),
                           Move()
                   end;
               false -> Move
@@ -87,7 +91,8 @@ transfer(Table) ->
         {atomic, done} when not Aborts -> nothing;
         {aborted, enough} when Aborts -> nothing;
         {aborted, {conflict, _}} -> nothing;
-        {aborted, {system_limit, _}} -> either(unexpected(Table, [], system_limit), unexpected(Other, [], system_limit));
+        {aborted, {system_limit, _}} ->
+            either(unexpected(Table, [], system_limit), unexpected(Other, [], system_limit));
         Outcome -> {transfer, Outcome}
     end.
 
@@ -119,12 +124,15 @@ elements(Table, Key) ->
     [{position(value, Table), Value}, {position(mark, Table), Mark}].
 
 with_value(Table, Key, Object) ->
-    lists:foldl(fun({Place, Element}, Changed) -> setelement(Place, Changed, Element) end, Object, elements(Table, Key)).
+    lists:foldl(fun({Place, Element}, Changed) -> setelement(Place, Changed, Element) end,
+                Object, elements(Table, Key)).
 
 %% All accounts as a transaction sees them.
 audit(_Table) ->
     cats_storm_worker:note(audit),
-    case cats_transaction:run(fun() -> lists:append([balances(Table, reading(Table)) || Table <- kept(transactions)]) end) of
+    case cats_transaction:run(fun() ->
+                                      lists:append([balances(Table, reading(Table)) || Table <- kept(transactions)])
+                              end) of
         {atomic, Balances} -> wrong_sum(Balances);
         {aborted, {conflict, _}} -> nothing;
         Outcome -> {audit, Outcome}
@@ -165,7 +173,8 @@ count_up(Table) ->
     Function = one_of([fun() -> cats:update_counter(id(Table), Key, {Place, Amount}) end,
                        fun() -> cats:add(id(Table), Key, [{Place, Amount}]) end,
                        fun() -> cats:update(id(Table), Key, Add) end]
-                      ++ [fun() -> counted(cats_transaction:run(fun() -> change(Table, Key, Amount) end)) end || has(transactions, Table)]),
+                      ++ [fun() -> counted(cats_transaction:run(fun() -> change(Table, Key, Amount) end)) end
+                          || has(transactions, Table)]),
     cats_storm_worker:note({count_up, Key, Amount}),
     counters:add(Tally, 1, Amount),
     case outcome(Function) of

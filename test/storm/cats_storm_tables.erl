@@ -2,8 +2,8 @@
 %%
 %% | kind | what happens to it |
 %% |---|---|
-%% | `kept' | All that concerns one key. Nobody deletes it or empties it, and it evicts nothing. So it is known what it must hold. |
-%% | `wild' | All the rest too: it is deleted, emptied, given away, and dies with its owner. Objects expire and are evicted. |
+%% | `kept' | All that concerns one key. It is not deleted or emptied, and evicts nothing. Its contents are known. |
+%% | `wild' | All the rest: it is deleted, emptied, given away and dies with its owner. Objects expire or are evicted. |
 %% | `cache' | A wild table whose objects expire, and may be evicted. |
 -module(cats_storm_tables).
 
@@ -13,13 +13,13 @@
 -export_type([table/0, kind/0, feature/0]).
 
 -type kind() :: kept | wild.
--type feature() :: kind() | set_like | bag_like | ordered | expiring | limited | bounded_bytes | transactions | snapshots | order_statistics
-                 | short_snapshots | public | stats | notify | heir | inherited | renamed.
-%% `heir': it stays without an owner when its owner ends. `inherited': the listener owns it then. `renamed': it is kept, its name is not.
-%% `bounded_bytes': its limit is one of bytes. `short_snapshots': its snapshots
-%% may die.
--type table() :: #{place := pos_integer(), tid := cats:tid(), name := cats:table(), origin := term(), type := cats:table_type(),
-                   keypos := 1..3, options := [cats:option()], features := [feature()]}.
+-type feature() :: kind() | set_like | bag_like | ordered | expiring | limited | bounded_bytes | transactions
+                 | snapshots | order_statistics | short_snapshots | public | stats | notify
+                 | heir | inherited | renamed.
+%% `heir': it stays without an owner when its owner ends. `inherited': the listener owns it then. `renamed': it is kept,
+%% its name is not. `bounded_bytes': its limit is one of bytes. `short_snapshots': its snapshots may die.
+-type table() :: #{place := pos_integer(), tid := cats:tid(), name := cats:table(), origin := term(),
+                   type := cats:table_type(), keypos := 1..3, options := [cats:option()], features := [feature()]}.
 
 %% @doc Makes what the storm itself needs.
 -spec start() -> ok.
@@ -111,7 +111,8 @@ options(Kind, Listener) ->
         ++ perhaps(25, {stats, true}) ++ perhaps(15, {snapshot_limit, one_of([0, 1000, 100000])}),
     case uniform(10) of
         1 -> [compressed | Plain];
-        2 -> [{engine, one_of([Name || #{name := Name, types := Types} <- cats:engines(), lists:member(Type, Types)])} | Plain];
+        2 -> [{engine, one_of([Name || #{name := Name, types := Types} <- cats:engines(), lists:member(Type, Types)])}
+              | Plain];
         N when N > 4, Type =/= bag, Type =/= duplicate_bag -> cache_options(Kind, Listener) ++ Plain;
         _ -> Plain
     end.
@@ -123,11 +124,14 @@ cache_options(kept, _Listener) ->
     perhaps(60, {ttl, infinity}) ++ perhaps(20, [{limit, {objects, one_of([10000, 100000])}}, {evict, none}]);
 cache_options(wild, Listener) ->
     Expiry = perhaps(60, {one_of([ttl, idle]), one_of([1, 5, 30, 300, 5000])}),
-    Limit = perhaps(60, [{limit, one_of([{objects, one_of([1, 5, 50, 500, 5000])}, {bytes, one_of([20000, 50000, 200000, 5000000])}])}
-                       | perhaps(80, {evict, one_of([s3_fifo, sieve, clock, none])})]),
+    Limit = perhaps(60,
+                    [{limit, one_of([{objects, one_of([1, 5, 50, 500, 5000])},
+                                     {bytes, one_of([20000, 50000, 200000, 5000000])}])}
+                   | perhaps(80, {evict, one_of([s3_fifo, sieve, clock, none])})]),
     Notify = [Option || Expiry ++ Limit =/= [],
-                        Option <- perhaps(40, {notify, Listener, [{queue, one_of([10, 10000])}, {interval, one_of([0, 10])},
-                                                                {send, one_of([objects, keys])}]})],
+                        Option <- perhaps(40,
+                                          {notify, Listener, [{queue, one_of([10, 10000])}, {interval, one_of([0, 10])},
+                                                            {send, one_of([objects, keys])}]})],
     Expiry ++ Limit ++ Notify.
 
 %% The option or the options, with this probability in percent.
@@ -142,13 +146,15 @@ features(Kind, #{place := Place, tid := Tid, name := Name, type := Type, options
     [Engine] = [Found || #{name := Called} = Found <- cats:engines(), Called =:= cats:info(Tid, engine)],
     Limit = proplists:get_value(limit, Options, none),
     Conditions =
-        [{Kind, true}, {set_like, Type =:= set orelse Type =:= ordered_set}, {bag_like, Type =:= bag orelse Type =:= duplicate_bag},
-         {ordered, Type =:= ordered_set}, {expiring, cats:info(Tid, ttl) =/= undefined orelse cats:info(Tid, idle) =/= undefined},
+        [{Kind, true}, {set_like, Type =:= set orelse Type =:= ordered_set},
+         {bag_like, Type =:= bag orelse Type =:= duplicate_bag}, {ordered, Type =:= ordered_set},
+         {expiring, cats:info(Tid, ttl) =/= undefined orelse cats:info(Tid, idle) =/= undefined},
          {limited, Limit =/= none}, {bounded_bytes, is_tuple(Limit) andalso element(1, Limit) =:= bytes},
          {transactions, lists:member(Type, maps:get(transactions, Engine))}, {snapshots, maps:get(snapshots, Engine)},
          {order_statistics, lists:member(Type, maps:get(order_statistics, Engine))},
-         {short_snapshots, proplists:is_defined(snapshot_limit, Options)}, {stats, proplists:is_defined(stats, Options)},
-         {notify, lists:keymember(notify, 1, Options)}, {heir, lists:member({heir, keep}, Options)},
+         {short_snapshots, proplists:is_defined(snapshot_limit, Options)},
+         {stats, proplists:is_defined(stats, Options)}, {notify, lists:keymember(notify, 1, Options)},
+         {heir, lists:member({heir, keep}, Options)},
          {inherited, lists:keymember(heir, 1, Options) andalso not lists:member({heir, keep}, Options)},
          {renamed, Kind =:= kept andalso lists:member(Name, names(Place))},
          {public, lists:member(public, Options)}],

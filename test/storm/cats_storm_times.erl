@@ -1,4 +1,5 @@
-%% Objects with a time of their own, under keys that one process writes once. When the time is over, no call finds the object.
+%% Objects with a time of their own, under keys that one process writes once. When the time is over, no call finds the
+%% object.
 -module(cats_storm_times).
 
 -import(cats_storm_values, [uniform/1, one_of/1, object/2, value/2, position/2]).
@@ -34,7 +35,8 @@ look(Table, Key) ->
 
 looks(Table, Key) ->
     Pattern = cats_storm_values:pattern(Table, Key, '_'),
-    [{lookup, [Key], []}, {member, [Key], false}, {lookup_many, [[Key]], [[]]}, {take, [Key], []}, {match_object, [Pattern], []},
+    [{lookup, [Key], []}, {member, [Key], false}, {lookup_many, [[Key]], [[]]}, {take, [Key], []},
+     {match_object, [Pattern], []},
      {select_count, [[{Pattern, [], [true]}]], 0}, {lookup_element, [Key, position(counter, Table), nothing], nothing}].
 
 %% An update leaves the object its time.

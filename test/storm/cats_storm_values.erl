@@ -1,5 +1,5 @@
-%% The keys and objects of a storm. Whoever reads an object can tell, without knowing anything else, whether a process wrote it
-%% under this key of this table.
+%% The keys and objects of a storm. Whoever reads an object can tell, without knowing anything else, whether a process
+%% wrote it under this key of this table.
 %%
 %% An object has four elements, and its key is where the table has its key position. The others, in this order:
 %%

@@ -1,5 +1,5 @@
-%% Ways through whole tables, while others change them. Each object that is met must be one that somebody wrote. An object that stays is
-%% met exactly once: the stable objects of a kept table, which nobody writes again.
+%% Ways through whole tables, while others change them. Each object that is met must be one that somebody wrote. An
+%% object that stays is met exactly once: the stable objects of a kept table, which nobody writes again.
 -module(cats_storm_walks).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1, key/2, pattern/3]).
@@ -49,7 +49,8 @@ walk(Table, Id) ->
 
 failed_walk(#{tid := Tid} = Table, Id, Outcome) ->
     case Outcome of
-        {badarg, snapshot_limit} when Id =/= Tid -> case has(short_snapshots, Table) of true -> nothing; false -> Outcome end;
+        {badarg, snapshot_limit} when Id =/= Tid ->
+            case has(short_snapshots, Table) of true -> nothing; false -> Outcome end;
         _ -> unexpected(Table, [], Outcome)
     end.
 
@@ -61,12 +62,14 @@ ways(Table) ->
     All = [{'_', [cats_storm_values:deep({is_tuple, '$_'})], ['$_']}],
     [{tab2list, fun cats:tab2list/1},
      {next_lookup, fun(Id) -> steps(fun cats:next_lookup/2, Id, cats:first_lookup(Id)) end},
-     {prev_lookup, fun(Id) -> lists:append(lists:reverse(lists_of(fun cats:prev_lookup/2, Id, cats:last_lookup(Id)))) end},
+     {prev_lookup,
+      fun(Id) -> lists:append(lists:reverse(lists_of(fun cats:prev_lookup/2, Id, cats:last_lookup(Id)))) end},
      {foldl, fun(Id) -> lists:reverse(cats:foldl(fun(Object, Objects) -> [Object | Objects] end, [], Id)) end},
      {foldr, fun(Id) -> cats:foldr(fun(Object, Objects) -> [Object | Objects] end, [], Id) end},
      {select, fun(Id) -> cats:select(Id, All) end},
      {select_chunks, fun(Id) -> chunks(fun cats:select/1, cats:select(Id, All, chunk())) end},
-     {select_reverse_chunks, fun(Id) -> lists:reverse(chunks(fun cats:select_reverse/1, cats:select_reverse(Id, All, chunk()))) end},
+     {select_reverse_chunks,
+      fun(Id) -> lists:reverse(chunks(fun cats:select_reverse/1, cats:select_reverse(Id, All, chunk()))) end},
      {match_object_chunks, fun(Id) -> chunks(fun cats:match_object/1, cats:match_object(Id, '_', chunk())) end},
      {match, fun(Id) -> [Object || [Object] <- cats:match(Id, '$1')] end}]
         ++ [{range, fun(Id) -> cats:range(Id, #{}, infinity) end} || has(ordered, Table)].
@@ -144,7 +147,8 @@ walk_snapshot(#{tid := Tid} = Table) ->
 wrong_snapshot(Ways, Table, _Snapshot, {returned, {Objects, Size, Again}}) ->
     case lists:sort(Objects) =:= lists:sort(Again) andalso length(Objects) =:= Size of
         true -> wrong_walk(Ways, Table, Objects);
-        false -> {Ways, {size, Size}, {first, length(Objects), Objects -- Again}, {second, length(Again), Again -- Objects}}
+        false ->
+            {Ways, {size, Size}, {first, length(Objects), Objects -- Again}, {second, length(Again), Again -- Objects}}
     end;
 wrong_snapshot(_Ways, Table, Snapshot, Outcome) ->
     failed_walk(Table, Snapshot, Outcome).

@@ -11,8 +11,8 @@
 
 -define(NOTES, 12).
 
--type round() :: #{listener := pid(), directory := file:filename(), places := pos_integer(), progress := counters:counters_ref(),
-                   operations := [cats_storm_calls:operation()]}.
+-type round() :: #{listener := pid(), directory := file:filename(), places := pos_integer(),
+                   progress := counters:counters_ref(), operations := [cats_storm_calls:operation()]}.
 
 -spec start_round(round()) -> ok.
 start_round(Round) -> persistent_term:put(?ROUND, Round).
@@ -56,7 +56,8 @@ forget_messages() -> receive _ -> forget_messages() after 0 -> ok end.
 fitting(#{features := Features} = Table, #{operations := Operations}) ->
     case get({fitting, Features}) of
         undefined ->
-            Fitting = [{Weight, {Name, Run}} || {Weight, Name, Needs, Run} <- Operations, cats_storm_tables:fits(Needs, Table)],
+            Fitting = [{Weight, {Name, Run}}
+                       || {Weight, Name, Needs, Run} <- Operations, cats_storm_tables:fits(Needs, Table)],
             put({fitting, Features}, Fitting),
             Fitting;
         Fitting ->

@@ -17,7 +17,8 @@ choose(environment) ->
             choose(list_to_atom(Engine), Options),
             case all_types() -- types(all_types()) of
                 [] -> ok;
-                Lacking -> io:format(user, "~s holds no ~0p: tests over table types leave these out~n", [Engine, Lacking])
+                Lacking ->
+                    io:format(user, "~s holds no ~0p: tests over table types leave these out~n", [Engine, Lacking])
             end
     end.
 

@@ -1,5 +1,6 @@
-%% A hook of Common Test. Seeds the random choices of each case. Prints which case failed, why and with which seed, for scripts/test, which
-%% shows it at the end of its output. SEED=N repeats the choices that the process of a case makes. Its other processes make other ones.
+%% A hook of Common Test. Seeds the random choices of each case. Prints which case failed, why and with which seed, for
+%% scripts/test, which shows it at the end of its output. SEED=N repeats the choices that the process of a case makes.
+%% Its other processes make other ones.
 -module(cats_reports).
 -export([init/2, pre_init_per_testcase/4, on_tc_fail/4]).
 

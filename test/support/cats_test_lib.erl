@@ -1,8 +1,9 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
-         run/2, run_in/2, in_process/1, stop/2, down/1,
-         eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1]).
+-export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
+         with_memory/1, types/0, types/1, spawn_owner/1, run/2, run_in/2, in_process/1, stop/2, down/1,
+         eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2,
+         cause/1, with_input/2, one_of/1]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -39,7 +40,8 @@ only_cats(Config) ->
         _ -> Config
     end.
 
-%% @doc For init_per_testcase/2 of what reads how much memory the VM took. A VM that takes it from C's allocator does not know.
+%% @doc For init_per_testcase/2 of what reads how much memory the VM took. A VM that takes it from C's allocator does
+%% not know.
 -spec with_memory(Config) -> Config | {skip, string()}.
 with_memory(Config) ->
     try erlang:memory(binary) of
@@ -132,7 +134,8 @@ eventually(Condition, Milliseconds) ->
 -spec flights() -> [pid()].
 flights() -> [Pid || Pid <- processes(), {initial_call, {cats_fetch, fly, _}} <- [process_info(Pid, initial_call)]].
 
-%% @doc Runs a program of the PATH. Returns its exit status and all that it wrote, or `none' if there is no such program.
+%% @doc Runs a program of the PATH. Returns its exit status and all that it wrote, or `none' if there is no such
+%% program.
 -spec run(Program :: string(), Arguments :: [string()]) -> {Status :: integer(), Output :: string()} | none.
 run(Program, Arguments) ->
     case os:find_executable(Program) of

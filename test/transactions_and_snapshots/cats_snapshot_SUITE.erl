@@ -7,16 +7,17 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([a_taker_that_does_not_run/1, takers_of_all_priorities/1, released_ones_are_merged/1, memory_of_all/1,
          calls_after_growth/1, dropped_ones_give_memory_back/1, folds_read_many/1, numbers_are_kept/1]).
--export([refusals/1, description/1, sequential_model/1, long_walks/1, source_goes/1, collected/1, deleted/1, limit/1, large_entries/1,
-         taker_dies/1, bank/1, mirrored/1, counters/1, exact_size/1, emptied_meanwhile/1, waits_for_writers/1, not_mixed/1]).
+-export([refusals/1, description/1, sequential_model/1, long_walks/1, source_goes/1, collected/1, deleted/1, limit/1,
+         large_entries/1, taker_dies/1, bank/1, mirrored/1, counters/1, exact_size/1, emptied_meanwhile/1,
+         waits_for_writers/1, not_mixed/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     %% The first one measures the memory of all tables.
-    [memory_of_all, refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit, large_entries,
-     taker_dies, bank, mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed, a_taker_that_does_not_run,
-     takers_of_all_priorities, released_ones_are_merged, calls_after_growth,
+    [memory_of_all, refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit,
+     large_entries, taker_dies, bank, mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed,
+     a_taker_that_does_not_run, takers_of_all_priorities, released_ones_are_merged, calls_after_growth,
      dropped_ones_give_memory_back, folds_read_many, numbers_are_kept].
 
 init_per_suite(Config) ->
@@ -25,7 +26,8 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
-init_per_testcase(Case, Config) when Case =:= collected; Case =:= dropped_ones_give_memory_back -> cats_test_lib:with_memory(Config);
+init_per_testcase(Case, Config) when Case =:= collected; Case =:= dropped_ones_give_memory_back ->
+    cats_test_lib:with_memory(Config);
 init_per_testcase(_Case, Config) -> Config.
 
 end_per_testcase(_Case, _Config) -> ok.
@@ -50,21 +52,24 @@ refusals(_Config) ->
     Snapshot = cats:snapshot(set),
     ?assertEqual([], cats:snapshot([])),
     ?assertMatch([_, _], cats:snapshot([Set, Set])),
-    ?assertEqual({snapshot, 1, "a snapshot, of which no other can be taken"}, remark(fun() -> cats:snapshot(Snapshot) end)),
+    ?assertEqual({snapshot, 1, "a snapshot, of which no other can be taken"},
+                 remark(fun() -> cats:snapshot(Snapshot) end)),
     ?assertEqual({snapshot, 1, "not a proper list"}, remark(fun() -> cats:snapshot([Set | Set]) end)),
     ?assertMatch({snapshot, 1, _}, remark(fun() -> cats:snapshot(no_such_table) end)),
     ?assertMatch({snapshot, 1, _}, remark(fun() -> cats:snapshot([Set, no_such_table]) end)),
-    Writes = [{insert, [{1, 2}]}, {insert, [[{1, 2}]]}, {insert_new, [{3, 3}]}, {delete, [1]}, {delete_object, [{1, 1}]},
-              {delete_all_objects, []}, {take, [1]}, {update_counter, [1, 1]}, {update_counter, [1, 1, {1, 1}]},
-              {update_element, [1, {2, 1}]}, {replace, [{1, 1}, {1, 2}]}, {update, [1, fun(Object) -> Object end]}, {add, [1, 1]},
-              {take_many, [[1]]}, {delete_many, [[1]]}, {insert_many, [[{1, 2}]]}, {select_delete, [[{'_', [], [true]}]]},
-              {match_delete, ['_']}, {select_replace, [[{{'$1', '_'}, [], [{{'$1', 0}}]}]]}, {rename, [other]},
-              {give_away, [self(), data]}, {setopts, [{heir, none}]}, {claim, []}],
+    Writes = [{insert, [{1, 2}]}, {insert, [[{1, 2}]]}, {insert_new, [{3, 3}]}, {delete, [1]},
+              {delete_object, [{1, 1}]}, {delete_all_objects, []}, {take, [1]}, {update_counter, [1, 1]},
+              {update_counter, [1, 1, {1, 1}]}, {update_element, [1, {2, 1}]}, {replace, [{1, 1}, {1, 2}]},
+              {update, [1, fun(Object) -> Object end]}, {add, [1, 1]}, {take_many, [[1]]}, {delete_many, [[1]]},
+              {insert_many, [[{1, 2}]]}, {select_delete, [[{'_', [], [true]}]]}, {match_delete, ['_']},
+              {select_replace, [[{{'$1', '_'}, [], [{{'$1', 0}}]}]]}, {rename, [other]}, {give_away, [self(), data]},
+              {setopts, [{heir, none}]}, {claim, []}],
     [begin
          {Name, Place, Text} = remark(fun() -> apply(cats, Function, [Snapshot | Arguments]) end),
          ?assertEqual({Function, 1, "a snapshot, which cannot be changed"}, {Name, Place, Text})
      end || {Function, Arguments} <- Writes],
-    ?assertMatch({from_ets, 1, "a snapshot, which cannot be changed"}, remark(fun() -> cats:from_ets(Snapshot, ets:new(t, [])) end)),
+    ?assertMatch({from_ets, 1, "a snapshot, which cannot be changed"},
+                 remark(fun() -> cats:from_ets(Snapshot, ets:new(t, [])) end)),
     ?assertError(badarg, cats:init_table(Snapshot, fun(_) -> end_of_input end)),
     ?assertMatch({aborted, {badarg, _}}, cats_transaction:run(fun() -> cats_transaction:read(Snapshot, 1) end)),
     ?assertEqual([{1, 1}, {2, 2}], lists:sort(cats:tab2list(Snapshot))),
@@ -102,8 +107,10 @@ description(_Config) ->
     ?assertEqual(lists:sort(Before), lists:sort(cats:all())),
     ?assertEqual([10, ordered_set, 2, table, false, undefined, none, protected, ca, false, false],
                  [cats:info(Snapshot, Item)
-                  || Item <- [size, type, keypos, name, named_table, owner, heir, protection, engine, fixed, safe_fixed]]),
-    ?assertEqual(lists:sort([Item || {Item, _} <- cats:info(Table)]), lists:sort([Item || {Item, _} <- cats:info(Snapshot)])),
+                  || Item <- [size, type, keypos, name, named_table, owner, heir, protection,
+                              engine, fixed, safe_fixed]]),
+    ?assertEqual(lists:sort([Item || {Item, _} <- cats:info(Table)]),
+                 lists:sort([Item || {Item, _} <- cats:info(Snapshot)])),
     true = cats:safe_fixtable(Snapshot, true),
     true = cats:safe_fixtable(Snapshot, false),
     ?assertError(badarg, cats:safe_fixtable(Snapshot, 'maybe')),
@@ -166,7 +173,8 @@ key() ->
 
 value() ->
     N = rand:uniform(3),
-    lists:nth(rand:uniform(8), [N, N, float(N), atom, lists:duplicate(40, N), <<N:2000>>, {fun lists:append/1, N}, #{N => [N]}]).
+    lists:nth(rand:uniform(8),
+              [N, N, float(N), atom, lists:duplicate(40, N), <<N:2000>>, {fun lists:append/1, N}, #{N => [N]}]).
 
 object(Pos) ->
     Key = key(),
@@ -180,8 +188,9 @@ object(Pos) ->
 change({Table, Model} = Live, Type, Pos) ->
     Is_bag = Type =:= bag orelse Type =:= duplicate_bag,
     Both = fun(Function, Arguments) ->
-                   [Result, Expected] = [try {ok, apply(Module, Function, [T | Arguments])} catch error:Reason -> Reason end
-                                         || {Module, T} <- [{cats, Table}, {ets, Model}]],
+                   [Result, Expected] =
+                       [try {ok, apply(Module, Function, [T | Arguments])} catch error:Reason -> Reason end
+                        || {Module, T} <- [{cats, Table}, {ets, Model}]],
                    ?assertEqual(Expected, Result, {Function, Arguments})
            end,
     Other = 3 - Pos,
@@ -268,7 +277,9 @@ same_in_all(Type, {Table, Model} = Pair) ->
     same(Type, Pair),
     Pos = ets:info(Model, keypos),
     Keys = [key() || _ <- lists:seq(1, 10)] ++ [element(Pos, Object) || Object <- ets:tab2list(Model)],
-    Both = fun(Function, Arguments) -> [apply(Module, Function, [T | Arguments]) || {Module, T} <- [{ets, Model}, {cats, Table}]] end,
+    Both = fun(Function, Arguments) ->
+                   [apply(Module, Function, [T | Arguments]) || {Module, T} <- [{ets, Model}, {cats, Table}]]
+           end,
     Same = fun(Function, Arguments) ->
                    [Expected, Result] = Both(Function, Arguments),
                    ?assertEqual(Expected, Result, {Function, Arguments})
@@ -296,10 +307,12 @@ same_in_all(Type, {Table, Model} = Pair) ->
     [All(select_reverse, [Specification]) || Specification <- [Whole, Odd]],
     Same(select_count, [[{'$1', [{'<', {size, '$1'}, 3}], [true]}]]),
     All(match, [setelement(Pos, {'_', '_'}, '$1')]),
-    [?assertEqual(canonical(Type, ets:Function(Model, Whole)), canonical(Type, chunks(Function, cats:Function(Table, Whole, 2))))
+    [?assertEqual(canonical(Type, ets:Function(Model, Whole)),
+                  canonical(Type, chunks(Function, cats:Function(Table, Whole, 2))))
      || Function <- [select, select_reverse]],
     Collect = fun(Object, Objects) -> [Object | Objects] end,
-    [?assertEqual(canonical(Type, ets:Fold(Collect, [], Model)), canonical(Type, cats:Fold(Collect, [], Table))) || Fold <- [foldl, foldr]],
+    [?assertEqual(canonical(Type, ets:Fold(Collect, [], Model)), canonical(Type, cats:Fold(Collect, [], Table)))
+     || Fold <- [foldl, foldr]],
     [?assertEqual(canonical(Type, walk(ets, Model, First, Next)), canonical(Type, walk(cats, Table, First, Next)))
      || {First, Next} <- [{first, next}, {last, prev}]],
     _ = Type =:= ordered_set andalso [Same(Next, [Key]) || Next <- [next, prev], Key <- Keys],
@@ -329,7 +342,8 @@ same_statistics(Table, Pos, Objects, Keys) ->
     ?assertEqual(Objects ++ ['$end_of_table'], [cats:nth(Table, N) || N <- lists:seq(0, Size)]),
     ?assertEqual(lists:reverse(Objects) ++ ['$end_of_table'], [cats:nth(Table, -N) || N <- lists:seq(1, Size + 1)]),
     [begin
-         ?assertEqual({Key, length([x || Object <- Objects, element(Pos, Object) < Key])}, {Key, cats:rank(Table, Key)}),
+         ?assertEqual({Key, length([x || Object <- Objects, element(Pos, Object) < Key])},
+                      {Key, cats:rank(Table, Key)}),
          [begin
               Within = [Object || Object <- Objects, Compare(element(Pos, Object), Key)],
               ?assertEqual({Side, Key, length(Within)}, {Side, Key, cats:count(Table, #{Side => Key})}),
@@ -385,7 +399,8 @@ long_walks(_Config) ->
          Nothing = cats:snapshot(Refilled),
          true = cats:insert(Refilled, [{Key, new} || Key <- lists:seq(1, 2 * Half)]),
          ?assertEqual(['$end_of_table', '$end_of_table', '$end_of_table', [], 0],
-                      [cats:first(Nothing), cats:last(Nothing), cats:next(Nothing, 7), cats:tab2list(Nothing), cats:info(Nothing, size)]),
+                      [cats:first(Nothing), cats:last(Nothing), cats:next(Nothing, 7),
+                       cats:tab2list(Nothing), cats:info(Nothing, size)]),
          ?assertEqual('$end_of_table', cats:select(Nothing, [{'_', [], ['$_']}], 1))
      end || Type <- [set, ordered_set, bag]].
 
@@ -420,9 +435,11 @@ folds_read_many(_Config) ->
               ?assert(Calls < Most, {Type, Fold, Calls})
           end || Fold <- [foldl, foldr]]
      end || Type <- [set, ordered_set, bag],
-            {Value, Options, Most} <- [{old, [], 400}, {lists:seq(1, 100), [], 800}, {lists:duplicate(1000, 0), [compressed], 4000}]].
+            {Value, Options, Most} <- [{old, [], 400}, {lists:seq(1, 100), [], 800},
+                                       {lists:duplicate(1000, 0), [compressed], 4000}]].
 
-%% The first search passes all objects before the one that it looks for, on a dirty scheduler. Later ones know the numbers of some keys.
+%% The first search passes all objects before the one that it looks for, on a dirty scheduler. Later ones know the
+%% numbers of some keys.
 numbers_are_kept(_Config) ->
     Size = 60000,
     Table = cats:new(table, [ordered_set, public]),
@@ -437,14 +454,15 @@ numbers_are_kept(_Config) ->
     %% Bounds that nobody has passed are counted by the objects between them.
     Other = cats:snapshot(Table),
     Range = #{from => 50000, below => 50100},
-    ?assertEqual({0, cats:count(Table, Range)}, cats_test_lib:native_calls([dirty], fun() -> cats:count(Other, Range) end)).
+    ?assertEqual({0, cats:count(Table, Range)},
+                 cats_test_lib:native_calls([dirty], fun() -> cats:count(Other, Range) end)).
 
 numbers(Snapshot, Size, N) ->
     Object = {N + 1, old},
     ?assertEqual([[Object], Object, Object, N, N, Size - N - 1, min(Size - N, 100)],
-                 [cats:slot(Snapshot, N), cats:nth(Snapshot, N), cats:nth(Snapshot, N - Size), cats:rank(Snapshot, N + 1),
-                  cats:count(Snapshot, #{below => N + 1}), cats:count(Snapshot, #{above => N + 1}),
-                  cats:count(Snapshot, #{from => N + 1, below => N + 101})]),
+                 [cats:slot(Snapshot, N), cats:nth(Snapshot, N), cats:nth(Snapshot, N - Size),
+                  cats:rank(Snapshot, N + 1), cats:count(Snapshot, #{below => N + 1}),
+                  cats:count(Snapshot, #{above => N + 1}), cats:count(Snapshot, #{from => N + 1, below => N + 101})]),
     ?assertEqual('$end_of_table', cats:slot(Snapshot, Size)),
     ?assertEqual(N + 1, cats:rank(Snapshot, N + 1.5)).
 
@@ -470,7 +488,8 @@ source_goes(_Config) ->
     %% What only the snapshot refers to is its memory.
     [?assert(cats:info(Snapshot, memory) > 1000 * 6) || Snapshot <- [OfEmptied, OfDeleted, OfDead]].
 
-%% What the snapshot alone holds is given back when nobody refers to it any more: many snapshots need no more memory than a few.
+%% What the snapshot alone holds is given back when nobody refers to it any more: many snapshots need no more memory
+%% than a few.
 collected(_Config) ->
     Table = cats:new(table, [public]),
     Write = fun(N) -> true = cats:insert(Table, [{Key, lists:seq(N, N + 100)} || Key <- lists:seq(1, 3000)]) end,
@@ -609,10 +628,13 @@ bank(_Config) ->
          Check = fun() ->
                          Taken = cats:snapshot([A, B]),
                          _ = rand:uniform(2) =:= 1 andalso Transfer(),
-                         Sums = [lists:sum([sum_by(How, Snapshot) || Snapshot <- Taken]) || How <- [select, fold, list, lookup]],
+                         Sums = [lists:sum([sum_by(How, Snapshot) || Snapshot <- Taken])
+                                 || How <- [select, fold, list, lookup]],
                          ?assertEqual([Total, Total, Total, Total], Sums),
-                         ?assertEqual(2 * ?ACCOUNTS, lists:sum([length(cats:select(Snapshot, [{{'$1', '_'}, [{is_integer, '$1'}], [x]}]))
-                                                                || Snapshot <- Taken]))
+                         ?assertEqual(2 * ?ACCOUNTS,
+                                      lists:sum([length(cats:select(Snapshot,
+                                                                    [{{'$1', '_'}, [{is_integer, '$1'}], [x]}]))
+                                                 || Snapshot <- Taken]))
                  end,
          beside([Transfer, Transfer, Pair], [Check, Check])
      end || Type <- [set, ordered_set]].
@@ -627,7 +649,8 @@ sum_by(lookup, Table) ->
 %% Runs the writers again and again while each of the checks runs, for a time.
 beside(Writers, Checks) ->
     Pids = [spawn_link(fun() -> rand:seed(exsss), endlessly(Writer) end) || Writer <- Writers],
-    cats_test_lib:together([fun() -> rand:seed(exsss), cats_test_lib:repeat_for(?MS div 4, fun(_) -> Check() end) end || Check <- Checks]),
+    cats_test_lib:together([fun() -> rand:seed(exsss), cats_test_lib:repeat_for(?MS div 4, fun(_) -> Check() end) end
+                            || Check <- Checks]),
     [begin
          unlink(Pid),
          exit(Pid, kill)
@@ -641,8 +664,12 @@ mirrored(_Config) ->
                         Key = rand:uniform(200),
                         {atomic, _} = cats_transaction:run(fun() ->
                                                                    case cats_transaction:member(Table, Key) of
-                                                                       true -> [cats_transaction:delete(Table, K) || K <- [Key, -Key]];
-                                                                       false -> [cats_transaction:insert(Table, {K, self()}) || K <- [Key, -Key]]
+                                                                       true ->
+                                                                           [cats_transaction:delete(Table, K)
+                                                                            || K <- [Key, -Key]];
+                                                                       false ->
+                                                                           [cats_transaction:insert(Table, {K, self()})
+                                                                            || K <- [Key, -Key]]
                                                                    end
                                                            end)
                 end,
@@ -672,7 +699,8 @@ counters(_Config) ->
                          ?assertEqual(length(Keys), length(Counts)),
                          ?assert(lists:max(Counts) - lists:min(Counts) =< 1),
                          ?assertEqual(Counts, lists:reverse(lists:sort(Counts))),
-                         [?assertEqual(Counts, [cats:lookup_element(Snapshot, Key, 2) || Key <- Keys]) || _ <- lists:seq(1, 3)],
+                         [?assertEqual(Counts, [cats:lookup_element(Snapshot, Key, 2) || Key <- Keys])
+                          || _ <- lists:seq(1, 3)],
                          ?assertEqual(First, lists:sort(cats:tab2list(Snapshot))),
                          ?assertEqual(First, Read())
                  end,
@@ -696,12 +724,14 @@ exact_size(_Config) ->
                          Snapshot = cats:snapshot(Table),
                          ?assertEqual(cats:info(Snapshot, size), length(cats:tab2list(Snapshot))),
                          ?assertEqual(cats:info(Snapshot, size), cats:select_count(Snapshot, [{'_', [], [true]}])),
-                         _ = Type =:= ordered_set andalso same_statistics(Snapshot, 1, cats:tab2list(Snapshot), [1, 50, 101])
+                         _ = Type =:= ordered_set
+                             andalso same_statistics(Snapshot, 1, cats:tab2list(Snapshot), [1, 50, 101])
                  end,
          beside([Write, Write], [Check])
      end || Type <- [set, ordered_set, bag]].
 
-%% A table is emptied while snapshots are taken. Both tables are of one instant: the second is never older than the first.
+%% A table is emptied while snapshots are taken. Both tables are of one instant: the second is never older than the
+%% first.
 emptied_meanwhile(_Config) ->
     Tables = [A, B] = [cats:new(table, [public]) || _ <- [a, b]],
     Round = fun() ->
@@ -837,7 +867,8 @@ released_ones_are_merged(_Config) ->
           end || N <- lists:seq(501, 1500)],
          Small = fun(Snapshot) -> cats:info(Snapshot, memory) * erlang:system_info(wordsize) < 40_000 end,
          cats_test_lib:eventually(fun() -> Small(Old) andalso Small(Middle) end),
-         [?assertEqual(Objects, lists:sort(cats:tab2list(Snapshot))) || {Snapshot, Objects} <- [{Old, Expected}, {Middle, Half}]],
+         [?assertEqual(Objects, lists:sort(cats:tab2list(Snapshot)))
+          || {Snapshot, Objects} <- [{Old, Expected}, {Middle, Half}]],
          cats:delete(Middle),
          [Round(N) || N <- lists:seq(1501, 1600)],
          ?assertEqual(Expected, lists:sort(cats:tab2list(Old))),

@@ -7,18 +7,18 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
-         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1, writes_after_leaving/1,
-         fetches_outside/1,
+         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
+         writes_after_leaving/1, fetches_outside/1,
          preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1]).
 -export([woken/1, writes/2]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys, atoms_in_keys,
-     selections, large, sequential_model, bank, counters, phantoms, moving_first, tables_change, renamed, deleted_table,
-     starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies, keeper_dies, preferred_goes_on, kills, left_behind,
-     swallowed_conflict].
+    [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys,
+     atoms_in_keys, selections, large, sequential_model, bank, counters, phantoms, moving_first, tables_change, renamed,
+     deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
+     keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -68,8 +68,9 @@ outside(_Config) ->
     Table = cats:new(table, [public]),
     [?assertExit({aborted, no_transaction}, apply(cats_transaction, Function, Arguments))
      || {Function, Arguments} <- [{abort, [reason]}, {read, [Table, 1]}, {member, [Table, 1]}, {insert, [Table, {1}]},
-                                  {delete, [Table, 1]}, {delete_object, [Table, {1}]}, {first, [Table]}, {last, [Table]},
-                                  {next, [Table, 1]}, {prev, [Table, 1]}, {range, [Table, 1, 2]}, {select, [Table, []]}]].
+                                  {delete, [Table, 1]}, {delete_object, [Table, {1}]}, {first, [Table]},
+                                  {last, [Table]}, {next, [Table, 1]}, {prev, [Table, 1]},
+                                  {range, [Table, 1, 2]}, {select, [Table, []]}]].
 
 refusals(_Config) ->
     Set = cats:new(set, [public]),
@@ -83,7 +84,8 @@ refusals(_Config) ->
              false -> ?assertEqual({lookup, 1, Text}, explanation(Refused))
          end
      end || #{name := Name, types := Types, transactions := Transactions} <- cats:engines(), Type <- Types],
-    ?assertMatch([#{name := hash, transactions := [set]}, #{name := ca, transactions := [ordered_set]} | _], cats:engines()),
+    ?assertMatch([#{name := hash, transactions := [set]}, #{name := ca, transactions := [ordered_set]} | _],
+                 cats:engines()),
     Fails = fun(Body) -> explanation(cats_transaction:run(Body)) end,
     ?assertEqual({first, 1, "not an ordered_set: in a transaction only those have an order"},
                  Fails(fun() -> cats_transaction:first(Set) end)),
@@ -176,11 +178,13 @@ equal_keys(_Config) ->
                          {cats_transaction:range(Table, A, B), forwards(Table, cats_transaction:first(Table))}
                  end,
          Type =:= ordered_set
-             andalso ?assertEqual({atomic, {[{A, last}], [Key || {Key, _} <- lists:sort([{A, last} | [{K, 0} || {K} <- Before]])]}},
+             andalso ?assertEqual({atomic, {[{A, last}],
+                                            [Key || {Key, _} <- lists:sort([{A, last} | [{K, 0} || {K} <- Before]])]}},
                                   cats_transaction:run(Steps)),
          cats:delete(Table)
      end || {One, Other} <- Pairs, Wrap <- [fun(Key) -> Key end, fun(Key) -> {[Key], x} end],
-            {A, B} <- [{Wrap(One), Wrap(Other)}, {Wrap(Other), Wrap(One)}], Type <- [set, ordered_set], Others <- [0, 20]].
+            {A, B} <- [{Wrap(One), Wrap(Other)}, {Wrap(Other), Wrap(One)}],
+            Type <- [set, ordered_set], Others <- [0, 20]].
 
 %% A transaction that takes many objects from the ends of a queue does not read again over what it has deleted.
 deletes_by_steps(_Config) ->
@@ -217,11 +221,13 @@ atoms_in_keys(_Config) ->
          [begin
               Specification = [{{Key, '$1'}, [], [{{'$1', {const, Key}}}]}],
               ?assertEqual([{1, Key}], cats:select(Table, Specification)),
-              ?assertEqual({atomic, [{1, Key}]}, cats_transaction:run(fun cats_transaction:select/2, [Table, Specification]))
+              ?assertEqual({atomic, [{1, Key}]},
+                           cats_transaction:run(fun cats_transaction:select/2, [Table, Specification]))
           end || Atom <- Atoms, Key <- [Atom, {Atom}, [Atom | Atom]]],
          [?assertMatch({atomic, Refused} when Refused =:= (Type =:= set),
                        cats_transaction:run(fun() -> try cats_transaction:select(Table, [{{Key, 1}, [], [1]}]) of
-                                                         Results -> ?assertEqual(3 * length(Atoms), length(Results)), false
+                                                         Results ->
+                                                             ?assertEqual(3 * length(Atoms), length(Results)), false
                                                      catch error:badarg -> true
                                                      end
                                             end))
@@ -237,7 +243,8 @@ selections(_Config) ->
     [?assertEqual({atomic, cats:select(Table, Specification)},
                   cats_transaction:run(fun cats_transaction:select/2, [Table, Specification]))
      || Specification <- [[{'_', [], ['$_']}], [{{'$1', {3, '$2'}}, [{'>', '$1', 9000}], [{{'$2', '$1'}}]}], [],
-                          [{{large, '$1'}, [], [{length, '$1'}]}], [{{'$1', '_'}, [{is_atom, '$1'}], ['$_']}, {{7, '$1'}, [], ['$1']}],
+                          [{{large, '$1'}, [], [{length, '$1'}]}],
+                          [{{'$1', '_'}, [{is_atom, '$1'}], ['$_']}, {{7, '$1'}, [], ['$1']}],
                           [{{'$1', '$2'}, [], [{{'$$', [{element, 1, '$_'}]}}]}]]],
     ?assertMatch({aborted, {badarg, [{cats, select, [Table, wrong], _} | _]}},
                  cats_transaction:run(fun cats_transaction:select/2, [Table, wrong])).
@@ -266,27 +273,31 @@ sequential_model(_Config) ->
     [begin
          Tables = [{cats:new(table, [Type, public | Options]), Type}
                    || Type <- [set, ordered_set], Options <- [[], [compressed]]],
-         lists:foldl(fun(_, Model) -> round_of(Tables, Model) end, maps:from_list([{Table, []} || {Table, _} <- Tables]),
-                     lists:seq(1, 100)),
+         lists:foldl(fun(_, Model) -> round_of(Tables, Model) end,
+                     maps:from_list([{Table, []} || {Table, _} <- Tables]), lists:seq(1, 100)),
          [cats:delete(Table) || {Table, _} <- Tables]
      end || _ <- lists:seq(1, 15)].
 
 round_of(Tables, Model) ->
-    Steps = [{one_of([insert, insert, insert, insert_list, delete, delete_object, read, member, first, last, next, prev, range, select]),
+    Steps = [{one_of([insert, insert, insert, insert_list, delete, delete_object, read, member, first, last, next,
+                      prev, range, select]),
               one_of(Tables), key(), key(), value()} || _ <- lists:seq(1, rand:uniform(one_of([8, 8, 40])))],
     New = case rand:uniform(4) of
               1 -> lists:foldl(fun(Step, State) -> check(cats, Step, State) end, Model, Steps);
               2 ->
                   {aborted, stop} = cats_transaction:run(
                                       fun() ->
-                                              lists:foldl(fun(Step, State) -> check(cats_transaction, Step, State) end, Model, Steps),
+                                              lists:foldl(fun(Step, State) -> check(cats_transaction, Step, State) end,
+                                                          Model, Steps),
                                               exit(stop)
                                       end),
                   Model;
               _ ->
                   {atomic, Committed} = cats_transaction:run(
                                           fun() ->
-                                                  lists:foldl(fun(Step, State) -> check(cats_transaction, Step, State) end, Model, Steps)
+                                                  lists:foldl(fun(Step, State) ->
+                                                                      check(cats_transaction, Step, State)
+                                                              end, Model, Steps)
                                           end),
                   Committed
           end,
@@ -301,7 +312,8 @@ exactly(Objects) -> lists:sort([{Object, term_to_binary(Object)} || Object <- Ob
 
 %% Makes a step, and compares its result with that of the model, whose next state it returns.
 check(_Module, {Function, {_, set}, _, _, _}, Model)
-  when Function =:= first; Function =:= last; Function =:= next; Function =:= prev; Function =:= range; Function =:= select ->
+  when Function =:= first; Function =:= last; Function =:= next; Function =:= prev;
+       Function =:= range; Function =:= select ->
     Model;
 check(cats, {range, _, _, _, _}, Model) ->
     Model;
@@ -346,7 +358,8 @@ check(Module, {Function, {Table, Type}, Key, Key2, Value} = Step, Model) ->
 
 key() ->
     Number = rand:uniform(9),
-    one_of([Number, Number, float(Number), {Number}, {float(Number), x}, [Number], integer_to_binary(Number), 1 bsl (60 + Number)]).
+    one_of([Number, Number, float(Number), {Number}, {float(Number), x}, [Number],
+            integer_to_binary(Number), 1 bsl (60 + Number)]).
 
 value() -> one_of([1, 2, a, [1], {b, 1.5}, <<"binary">>, lists:seq(1, 50), lists:seq(1, 100), #{a => 1}]).
 
@@ -358,7 +371,8 @@ value() -> one_of([1, 2, a, [1], {b, 1.5}, <<"binary">>, lists:seq(1, 50), lists
 bank(_Config) ->
     Tables = [A, B] = [cats:new(bank, [Type, public]) || Type <- [set, ordered_set]],
     Accounts = 20,
-    [cats:insert(Table, [{N, 100} || N <- lists:seq(1, Accounts)] ++ [{N, noise} || N <- lists:seq(101, 200)]) || Table <- Tables],
+    [cats:insert(Table, [{N, 100} || N <- lists:seq(1, Accounts)] ++ [{N, noise} || N <- lists:seq(101, 200)])
+     || Table <- Tables],
     Transfer = fun() ->
                        From = rand:uniform(Accounts),
                        To = 1 + From rem Accounts,
@@ -369,7 +383,9 @@ bank(_Config) ->
                                                 [{_, Other}] = cats_transaction:read(B, To),
                                                 [{_, Balance}] = cats_transaction:read(B, From),
                                                 [{_, Other}] = cats_transaction:read(A, To),
-                                                [cats_transaction:insert(Table, [{From, Balance - Amount}, {To, Other + Amount}])
+                                                [cats_transaction:insert(Table,
+                                                                         [{From, Balance - Amount},
+                                                                          {To, Other + Amount}])
                                                  || Table <- Tables],
                                                 ok
                                         end)
@@ -377,7 +393,8 @@ bank(_Config) ->
     Sum = fun() ->
                   {atomic, Sums} = run_on(
                                      fun() ->
-                                             InA = [element(2, hd(cats_transaction:read(A, N))) || N <- lists:seq(1, Accounts)],
+                                             InA = [element(2, hd(cats_transaction:read(A, N)))
+                                                    || N <- lists:seq(1, Accounts)],
                                              InB = [Balance || {_, Balance} <- cats_transaction:range(B, 1, Accounts)],
                                              InA = InB,
                                              lists:sum(InA)
@@ -623,7 +640,11 @@ preferred_dies(_Config) ->
     {Pid, Monitor, Keeper} = spawn_preferred(fun() -> timer:sleep(infinity) end),
     ?assertEqual({preferred, Keeper}, cats_nif:transaction_commit([], [{Table, 1, [{1}]}], none)),
     ?assertNot(cats_nif:transaction_prefer(self())),
-    Run = fun(N) -> spawn_monitor(fun() -> exit(cats_transaction:run(fun() -> cats_transaction:insert(Table, {N}) end)) end) end,
+    Run = fun(N) ->
+                  spawn_monitor(fun() ->
+                                        exit(cats_transaction:run(fun() -> cats_transaction:insert(Table, {N}) end))
+                                end)
+          end,
     [{Killed, _} | Others] = Waiters = [Run(N) || N <- lists:seq(1, 20)],
     Before = [waits(Waiter) || {Waiter, _} <- Waiters],
     timer:sleep(100),
@@ -638,7 +659,8 @@ preferred_dies(_Config) ->
 %% The keeper of the only transaction that may commit is killed: others may commit, too, and so may that one.
 keeper_dies(_Config) ->
     Table = cats:new(table, [public]),
-    {Pid, Monitor, Keeper} = spawn_preferred(fun() -> receive go_on -> exit(cats_transaction:insert(Table, {1})) end end),
+    {Pid, Monitor, Keeper} =
+        spawn_preferred(fun() -> receive go_on -> exit(cats_transaction:insert(Table, {1})) end end),
     exit(Keeper, kill),
     ?assertEqual({atomic, true}, cats_transaction:run(fun() -> cats_transaction:insert(Table, {2}) end)),
     ?assertEqual(none, cats_nif:transaction_preferred()),
@@ -729,7 +751,8 @@ options(_Config) ->
     %% Within a transaction, too.
     ?assertMatch({atomic, #{3 := _}}, cats_transaction:run(fun() -> Remarks([Body, [], #{retries => a}]) end)).
 
-%% The process that runs the only transaction may not write to its tables from outside. Its other tables it may, and other processes may.
+%% The process that runs the only transaction may not write to its tables from outside. Its other tables it may, and
+%% other processes may.
 writes_outside(_Config) ->
     Table = cats:new(named, [public, named_table]),
     Counted = cats:new(table, [public, ordered_set, {stats, true}]),
@@ -810,7 +833,8 @@ left_behind(_Config) ->
     Written = fun(N) -> cats:member(Table, N) end,
     %% The process goes on elsewhere, from a preferred transaction, too.
     Hibernate = fun(Run) ->
-                        {Pid, Monitor} = spawn_monitor(fun() -> Run(fun() -> erlang:hibernate(?MODULE, woken, [Write]) end) end),
+                        {Pid, Monitor} =
+                            spawn_monitor(fun() -> Run(fun() -> erlang:hibernate(?MODULE, woken, [Write]) end) end),
                         Pid ! wake,
                         receive {'DOWN', Monitor, _, _, Outcome} -> Outcome end
                 end,
@@ -826,7 +850,12 @@ left_behind(_Config) ->
     ?assertEqual({aborted, no_transaction},
                  cats_transaction:run(fun() -> cats_transaction:insert(Table, {lost}), erase() end)),
     ?assertEqual({aborted, no_transaction},
-                 cats_transaction:run(fun() -> cats_transaction:run(fun() -> cats_transaction:insert(Table, {lost}), erase() end) end)),
+                 cats_transaction:run(fun() ->
+                                              cats_transaction:run(fun() ->
+                                                                           cats_transaction:insert(Table, {lost}),
+                                                                           erase()
+                                                                   end)
+                                      end)),
     ?assertNot(Written(lost)),
     %% It may be erased for a while.
     Restore = fun() -> [put(Key, Value) || {Key, Value} <- erase()], cats_transaction:insert(Table, {restored}) end,
@@ -868,11 +897,13 @@ deleted_table(_Config) ->
          Body = fun(Next) ->
                         fun() ->
                                 cats_transaction:read(B, key),
-                                cats:info(B, id) =/= undefined andalso cats_test_lib:in_process(fun() -> cats:delete(B) end),
+                                cats:info(B, id) =/= undefined
+                                    andalso cats_test_lib:in_process(fun() -> cats:delete(B) end),
                                 Next()
                         end
                 end,
-         ?assertMatch({aborted, {badarg, [{cats, Function, [B | _], _} | _]}}, cats_transaction:run(Body(fun() -> Use(A, B) end))),
+         ?assertMatch({aborted, {badarg, [{cats, Function, [B | _], _} | _]}},
+                      cats_transaction:run(Body(fun() -> Use(A, B) end))),
          ?assertEqual([], cats:tab2list(A))
      end || Type <- [set, ordered_set],
             {Function, Use} <- [{lookup, fun(A, _) -> cats_transaction:read(A, key) end},
@@ -882,8 +913,9 @@ deleted_table(_Config) ->
     Open = cats:new(table, [public]),
     {Owner, Protected} = cats_test_lib:spawn_owner(fun() -> cats:new(table, [protected]) end),
     [?assertMatch({aborted, {badarg, [{cats, Function, [Protected, Argument], _} | _]}}, cats_transaction:run(Body))
-     || {Function, Argument, Body} <- [{insert, {key}, fun() -> [cats_transaction:insert(T, {key}) || T <- [Open, Protected]] end},
-                                       {delete, key, fun() -> [cats_transaction:delete(T, key) || T <- [Protected, Open]] end}]],
+     || {Function, Argument, Body} <-
+            [{insert, {key}, fun() -> [cats_transaction:insert(T, {key}) || T <- [Open, Protected]] end},
+             {delete, key, fun() -> [cats_transaction:delete(T, key) || T <- [Protected, Open]] end}]],
     ?assertEqual([], cats:tab2list(Open)),
     cats_test_lib:stop(Owner, normal).
 

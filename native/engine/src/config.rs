@@ -123,54 +123,6 @@ pub struct Config {
     pub read_concurrency: bool,
     /// The largest number of reader groups of one lock; at least 1.
     pub reader_groups: usize,
-    /// Whether objects expire. Not for the engine itself, but for the table's contents.
-    pub expiry: Option<Expiry>,
-    /// The limit of the table's contents.
-    pub limit: Option<Limit>,
-}
-
-/// A limit of a table's contents, and what is done where they would pass it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
-    pub unit: Unit,
-    /// At least 1.
-    pub number: u64,
-    /// Which objects are evicted. `None`: what would pass the limit is refused.
-    pub policy: Option<Policy>,
-}
-
-/// What a limit counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    Objects,
-    /// Bytes of memory, with those of shared binaries.
-    Bytes,
-}
-
-/// Which objects are evicted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    S3Fifo,
-    Sieve,
-    Clock,
-}
-
-/// When objects expire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expiry {
-    /// The milliseconds that an object lives, unless it is inserted with a time of its own. `u64::MAX`: it does not expire.
-    pub ttl: u64,
-    /// The milliseconds that an object lives after it was last read. `u64::MAX`: reads do not matter.
-    pub idle: u64,
-}
-
-impl Default for Expiry {
-    fn default() -> Self {
-        Self {
-            ttl: u64::MAX,
-            idle: u64::MAX,
-        }
-    }
 }
 
 /// The default for the largest number of reader groups.
@@ -187,8 +139,6 @@ impl Default for Config {
             join: None,
             base_lock: BaseLock::default(),
             read_concurrency: false,
-            expiry: None,
-            limit: None,
             reader_groups: processors().min(READER_GROUPS),
         }
     }

@@ -3,10 +3,27 @@
 //! A call pays for what it adds from a [`Purse`]. It makes sure that it can before it changes a place, so the limit holds at each instant.
 //! What it removes fills the purse. The account is written only where a call adds more than it removes, or less.
 
+use super::policy::Policy;
 use cats_sync::facade::{AtomicI64, Ordering};
 use std::mem;
 
-pub use cats_engine::config::{Limit, Unit};
+/// A limit of a table's contents, and what is done where they would pass it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub unit: Unit,
+    /// At least 1.
+    pub number: u64,
+    /// Which objects are evicted. `None`: what would pass the limit is refused.
+    pub policy: Option<Policy>,
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Objects,
+    /// Bytes of memory, with those of shared binaries.
+    Bytes,
+}
 
 /// See the module's documentation.
 pub struct Account {

@@ -12,7 +12,13 @@
 use super::fifo::Fifo;
 use super::ghost::Ghost;
 
-pub use cats_engine::config::Policy;
+/// Which objects are evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    S3Fifo,
+    Sieve,
+    Clock,
+}
 
 /// Finds the place of an object again.
 pub trait Item: Owner + Default {

@@ -88,7 +88,7 @@ impl<'g> Handle<'g> {
     /// The milliseconds that the table's objects live, and those that they live after a read. `u64::MAX` stands for no end. `None` if they
     /// cannot expire.
     pub fn expiry(self) -> Option<(u64, u64)> {
-        let expiry = self.store().config()?.expiry?;
+        let expiry = self.store().setup()?.expiry?;
         Some((expiry.ttl, expiry.idle))
     }
 

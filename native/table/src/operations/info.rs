@@ -1,9 +1,9 @@
 //! What `info/1,2` reports about a table's contents. Options and ownership are in [`crate::table::options`] and [`crate::registry`].
 
+use crate::evict::account::Limit;
 use crate::object::ObjectRef;
 use crate::registry::Registry;
 use crate::table::Handle;
-use cats_engine::config::Limit;
 use cats_sync::events::{Event, COUNTERS};
 
 /// How full the buckets of a hash table are, as `info(Table, stats)` of ETS reports it.
@@ -66,7 +66,7 @@ impl Handle<'_> {
 
     /// The limit of the table's contents.
     pub fn limit(self) -> Option<Limit> {
-        self.store().config()?.limit
+        self.store().setup()?.limit
     }
 
     /// The number of base nodes of a contention adapting tree.

@@ -662,8 +662,8 @@ impl Registry {
     pub fn delete_all_objects(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
         let table = handle.table();
         debug_assert!(!table.is_blank());
-        let config = handle.store().config().cloned().map(Box::new);
-        let fresh = Contents::empty(table.options(), config)?;
+        let setup = handle.store().setup().cloned().map(Box::new);
+        let fresh = Contents::empty(table.options(), setup)?;
         let old = self.hold(table, |_, _| {
             handle.still_named()?;
             if table.is_dead() {

@@ -24,6 +24,7 @@ use crate::snapshot::patience;
 use crate::snapshot::settled::Settled;
 use crate::table::engines::EngineName;
 use crate::table::store::leased::deadline;
+use crate::table::store::setup::Setup;
 use crate::table::store::{Store, Unused};
 use cats_engine::{Entry, Locked, Step};
 use cats_sync::epoch::Guard;
@@ -179,13 +180,14 @@ pub enum Attached {
 
 /// Begins a snapshot of these contents. They are those of a table that was alive under the guard.
 pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Attached, Busy> {
-    let config = live.config().cloned().map(|mut config| {
+    let setup = live.setup().map(|setup| {
         // Copies keep their leases, but do not expire and are not evicted.
-        config.expiry = None;
-        config.limit = None;
-        Box::new(config)
+        Box::new(Setup {
+            config: setup.config.clone(),
+            ..Setup::default()
+        })
     });
-    let Some(copies) = Store::new(form.engine, config, form.key, true).and_then(Own::new) else {
+    let Some(copies) = Store::new(form.engine, setup, form.key, true).and_then(Own::new) else {
         return Ok(Attached::NoMemory);
     };
     let node = Arc::new(Node {

@@ -5,8 +5,8 @@ use crate::failure::Failure;
 use crate::registry::reaper::Expected;
 use crate::registry::{expectation_of, retire_store};
 use crate::table::options::Options;
+use crate::table::store::setup::Setup;
 use crate::table::store::Store;
-use cats_engine::config::Config;
 use cats_sync::epoch::pin;
 use cats_sync::slab::Own;
 use std::mem::ManuallyDrop;
@@ -18,10 +18,10 @@ use std::ptr::NonNull;
 pub(crate) struct Contents(NonNull<Store>);
 
 impl Contents {
-    /// Empty contents for a table with these options and this configuration of the engine.
-    pub fn empty(options: Options, config: Option<Box<Config>>) -> Result<Self, Failure> {
+    /// Empty contents for a table with these options.
+    pub fn empty(options: Options, setup: Option<Box<Setup>>) -> Result<Self, Failure> {
         let key = options.key_position() as usize - 1;
-        let store = Store::new(options.engine(), config, key, options.shared());
+        let store = Store::new(options.engine(), setup, key, options.shared());
         let store = store.and_then(Own::new).ok_or(Failure::SystemLimit)?.into_raw();
         // SAFETY: the address of a value is not null.
         let contents = Self(unsafe { NonNull::new_unchecked(store) });

@@ -102,7 +102,7 @@ impl Table {
     pub fn new(registry: &'static Registry, request: Request, name: u64, owner: u64) -> Result<Self, Failure> {
         let Request {
             options,
-            config,
+            setup,
             snapshot_limit,
             counted,
         } = request;
@@ -110,12 +110,12 @@ impl Table {
             true => Some(Counters::new().ok_or(Failure::SystemLimit)?),
             false => None,
         };
-        let (store, blank) = match config {
+        let (store, blank) = match setup {
             None => (
                 ptr::from_ref(Store::blank(options.engine()).ok_or(Failure::SystemLimit)?).cast_mut(),
                 BLANK,
             ),
-            config => (Contents::empty(options, config)?.into_raw(), 0),
+            setup => (Contents::empty(options, setup)?.into_raw(), 0),
         };
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         let count = if counted { COUNTED } else { 0 };

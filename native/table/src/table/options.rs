@@ -1,12 +1,12 @@
 //! The options of `new/2`. The boundary reads the option list. This file has ETS' rules for how options interact: a later option overrides
 //! an earlier one, but `set` and `protected` override nothing. Options that an engine does not support are refused.
 
+use crate::evict::account::{Limit, Unit};
 use crate::evict::allowance::{leaves_room, Limited};
+use crate::evict::policy::Policy;
 use crate::table::engines::{EngineName, EngineOption};
-use cats_engine::config::{
-    BaseLock, BucketLocks, Config, Delegate, Expiry, Limit, LockName, Policy, Unit, DEFAULT_BUCKET_LOCKS,
-    MAX_BUCKET_LOCKS,
-};
+use crate::table::store::setup::{Expiry, Setup};
+use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
 use std::fmt;
 
 /// The four table types.
@@ -132,8 +132,8 @@ pub enum Refusal {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub options: Options,
-    /// How to build the engine. `None` if it is the default engine, and no option is about it.
-    pub config: Option<Box<Config>>,
+    /// With what the contents are made. `None` if the engine is the default one, and no option is about it or its objects' ends.
+    pub setup: Option<Box<Setup>>,
     /// The bytes that copies for snapshots of the table may have.
     pub snapshot_limit: usize,
     /// Whether operations are counted.
@@ -405,18 +405,21 @@ impl Collect {
         options.set(DIRECT, direct.into());
         options.set(PLAIN, (direct && !options.compressed()).into());
         let locks = matches!(asked, WriteConcurrency::Locks(_));
-        let config = match engine == default && self.special.is_none() && !locks && !leased {
+        let setup = match engine == default && self.special.is_none() && !locks && !leased {
             true => None,
             false => {
-                let mut special = self.special.map_or_else(Special::default, |special| *special);
-                special.config.expiry = self.expiry;
-                special.config.limit = limit;
-                Some(config(options, asked, special, reader_groups)?)
+                let Special { given, config } = self.special.map_or_else(Special::default, |special| *special);
+                let setup = Setup {
+                    config,
+                    expiry: self.expiry,
+                    limit,
+                };
+                Some(finish_setup(options, asked, given, setup, reader_groups)?)
             }
         };
         Ok(Request {
             options,
-            config,
+            setup,
             snapshot_limit: self.snapshot_limit.unwrap_or(usize::MAX),
             counted: self.counted,
         })
@@ -440,15 +443,21 @@ impl Special {
     }
 }
 
-/// The configuration of an engine that is not the default one, or about which options were given. `asked` is the given `write_concurrency`.
+/// Checks a setup against the other options, and completes it. `asked` is the given `write_concurrency`, and `given` are the options
+/// that only some engines have.
 #[cold]
-fn config(
+fn finish_setup(
     options: Options,
     asked: WriteConcurrency,
-    special: Special,
+    mut given: Vec<EngineOption>,
+    setup: Setup,
     reader_groups: usize,
-) -> Result<Box<Config>, Refusal> {
-    let Special { mut given, mut config } = special;
+) -> Result<Box<Setup>, Refusal> {
+    let Setup {
+        mut config,
+        expiry,
+        limit,
+    } = setup;
     if !options.engine().kinds().contains(&options.kind()) {
         return Err(Refusal::Kind(options.engine(), options.kind()));
     }
@@ -457,24 +466,21 @@ fn config(
     }
     let default = EngineName::default_of(options.kind());
     let can_expire = options.engine() == default && !options.kind().is_bag() && !options.compressed();
-    if config.expiry.is_some() && !can_expire {
+    if expiry.is_some() && !can_expire {
         return Err(Refusal::NoExpiry);
     }
-    if config.limit.is_some() && !can_expire {
+    if limit.is_some() && !can_expire {
         return Err(Refusal::NoLimit);
     }
     let limited = Limited {
         ordered: options.engine() == EngineName::Ca,
-        expires: config.expiry.is_some(),
+        expires: expiry.is_some(),
         shared: options.shared(),
     };
-    if config.limit.is_some_and(|limit| !leaves_room(&limit, limited)) {
+    if limit.is_some_and(|limit| !leaves_room(&limit, limited)) {
         return Err(Refusal::SmallLimit);
     }
-    if config
-        .expiry
-        .is_some_and(|expiry| expiry.ttl != u64::MAX && expiry.idle != u64::MAX)
-    {
+    if expiry.is_some_and(|expiry| expiry.ttl != u64::MAX && expiry.idle != u64::MAX) {
         return Err(Refusal::TtlAndIdle);
     }
     if let Some(lacking) = given.iter().find(|option| !options.engine().options().contains(option)) {
@@ -491,7 +497,7 @@ fn config(
     };
     config.read_concurrency = options.read_concurrency();
     config.reader_groups = reader_groups;
-    Ok(Box::new(config))
+    Ok(Box::new(Setup { config, expiry, limit }))
 }
 
 #[cfg(test)]
@@ -570,12 +576,15 @@ mod tests {
         let plain = OptionItem::WriteConcurrency(WriteConcurrency::True);
         assert!(collect(&[locks, plain]).is_ok());
         assert_eq!(
-            request(&[linear, locks]).unwrap().config.unwrap().bucket_locks,
+            request(&[linear, locks]).unwrap().setup.unwrap().config.bucket_locks,
             BucketLocks::Fixed(16)
         );
         let ordered = OptionItem::Kind(Kind::OrderedSet);
-        assert_eq!(request(&[ordered, split]).unwrap().config.unwrap().split, Some(10));
-        assert_eq!(request(&[ordered]).unwrap().config, None);
+        assert_eq!(
+            request(&[ordered, split]).unwrap().setup.unwrap().config.split,
+            Some(10)
+        );
+        assert_eq!(request(&[ordered]).unwrap().setup, None);
     }
 
     #[test]
@@ -592,7 +601,11 @@ mod tests {
             collect(&[engine, wait, lock(LockName::DrMcs)]),
             Err(Refusal::NoDelegation)
         );
-        let config = request(&[engine, wait, lock(LockName::Mrqd)]).unwrap().config.unwrap();
+        let config = request(&[engine, wait, lock(LockName::Mrqd)])
+            .unwrap()
+            .setup
+            .unwrap()
+            .config;
         assert_eq!((config.lock, config.delegate), (LockName::Mrqd, Delegate::Wait));
     }
 

@@ -14,7 +14,9 @@
 //! to be removed.
 
 use super::limited::{Limits, Paying};
+use super::setup::Expiry;
 use super::{DefaultEngine, Store};
+use crate::evict::account::Limit;
 use crate::evict::allowance::{wheel_parts, Limited};
 use crate::evict::policy::Owner;
 use crate::expiry::notices::{Notices, Why};
@@ -23,7 +25,6 @@ use crate::expiry::wheel::{Wheel, CROWD, FEW_PARTS, PARTS};
 use crate::failure::Failure;
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::{body_bytes, key_of, lease_of, retire_body};
-use cats_engine::config::{Expiry, Limit};
 use cats_engine::{place_of, Entry, Locked, Range, Step};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;

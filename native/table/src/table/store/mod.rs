@@ -3,6 +3,7 @@
 pub(crate) mod leased;
 pub(crate) mod limited;
 pub(crate) mod other;
+pub(crate) mod setup;
 
 use crate::evict::allowance::is_small;
 use crate::expiry::notices::Why;
@@ -31,6 +32,7 @@ use cats_term::{is_immediate, TermRef};
 use leased::{deadline, is_expired, lease, lives, LeasedPlaces, Leases};
 use limited::{Limits, Paying, Planned};
 use other::Other;
+use setup::Setup;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -55,8 +57,8 @@ pub struct Store {
     structure: Structure,
     /// The number of objects, and the bytes of their blocks and groups. Counted while the objects' places are locked.
     counters: Stripes<2>,
-    /// How the engine was built, so that another one can be built in the same way.
-    config: Option<Box<Config>>,
+    /// `None`: with the defaults.
+    setup: Option<Box<Setup>>,
     /// The snapshots of these contents.
     history: History,
     /// The keys that objects are being made for.
@@ -138,16 +140,14 @@ macro_rules! each {
 
 impl Store {
     /// An empty store. The key of its objects is at position `key`, counted from 0. `shared` says that many processes may write at the same
-    /// time. The engine [is built](is_built). Without a configuration it is built with its defaults. `None` when memory is exhausted.
-    pub fn new(engine: EngineName, config: Option<Box<Config>>, key: usize, shared: bool) -> Option<Self> {
+    /// time. The engine [is built](is_built). Without a setup it is built with its defaults. `None` when memory is exhausted.
+    pub fn new(engine: EngineName, setup: Option<Box<Setup>>, key: usize, shared: bool) -> Option<Self> {
         let thresholds = || {
-            config
+            setup
                 .as_ref()
-                .map_or_else(Thresholds::default, |config| config.thresholds())
+                .map_or_else(Thresholds::default, |setup| setup.config.thresholds())
         };
-        let (expiry, limit) = config
-            .as_ref()
-            .map_or((None, None), |config| (config.expiry, config.limit));
+        let (expiry, limit) = setup.as_ref().map_or((None, None), |setup| (setup.expiry, setup.limit));
         let leases = (expiry.is_some() || limit.is_some()).then(|| {
             let ordered = engine == EngineName::Ca;
             Box::new(Leases::new(expiry, limit, key, ordered, shared))
@@ -177,12 +177,12 @@ impl Store {
                 }
                 (other, _) => Structure::Other(other::make(
                     other,
-                    config.as_deref().unwrap_or(&Config::default()),
+                    setup.as_ref().map_or(&Config::default(), |setup| &setup.config),
                     key,
                 )?),
             },
             counters: if striped { Stripes::striped() } else { Stripes::new() },
-            config,
+            setup,
             history: History::default(),
             flights: Flights::default(),
         })
@@ -193,7 +193,7 @@ impl Store {
         Self {
             structure: Structure::Other(Box::new(snapshot)),
             counters: Stripes::new(),
-            config: None,
+            setup: None,
             history: History::default(),
             flights: Flights::default(),
         }
@@ -334,9 +334,9 @@ impl Store {
         }
     }
 
-    /// How the engine was built. `None` if it was built with its defaults.
-    pub fn config(&self) -> Option<&Config> {
-        self.config.as_deref()
+    /// With what the contents were made. `None`: with the defaults.
+    pub fn setup(&self) -> Option<&Setup> {
+        self.setup.as_deref()
     }
 
     /// Counts objects and bytes that were added or removed. The caller holds the lock of their place.

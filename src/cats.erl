@@ -148,7 +148,8 @@
 -type limit() :: {objects, pos_integer()} | {bytes, pos_integer()}.
 %% What a table may hold. Bytes are those of memory, with those of binaries outside of the table.
 -type policy() :: s3_fifo | sieve | clock | none.
-%% Which objects a table with a limit evicts. With `none' it evicts none, and refuses what would pass the limit.
+%% Which objects a table with a limit evicts. The first one is the default. With `none' it evicts none, and refuses what
+%% would pass the limit.
 -type lifetime() :: 1..1099511627775 | infinity.
 %% How long an object lives, in milliseconds.
 -type insert_options() :: #{ttl => lifetime()}.
@@ -763,11 +764,11 @@ memory() ->
 %% it first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what
 %% `info(Table, memory)' counts, except for what waits for the process of option `notify', and the binaries outside of
 %% the table that its objects refer to. It must leave room for the table itself. `{evict, Policy}' chooses which objects
-%% are evicted: `s3_fifo', the default, `sieve' or `clock'. Lookups and writes of a key count as its use, walks and
-%% `select' do not. With `{evict, none}' nothing is evicted. A function that would pass the limit fails with
-%% `system_limit' then, and changes nothing, except that {@link select_replace/2} keeps what it replaced before. Under
-%% each policy it also fails so when what it writes together has no room in an empty table. Both options are for `set'
-%% and `ordered_set' with the default engine, and not for `compressed' tables.
+%% are evicted, see {@link policy()}. Lookups and writes of a key count as its use, walks and `select' do not. With
+%% `{evict, none}' nothing is evicted. A function that would pass the limit fails with `system_limit' then, and
+%% changes nothing, except that {@link select_replace/2} keeps what it replaced before. Under each policy it also
+%% fails so when what it writes together has no room in an empty table. Both options are for `set' and `ordered_set'
+%% with the default engine, and not for `compressed' tables.
 %%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.

@@ -30,7 +30,7 @@ defmodule Cats.Cache do
   `{MyApp.Sessions, ttl: 1000}`, which come first. Useful ones are:
 
     * `limit: {:objects, n}` or `limit: {:bytes, n}`: what the cache may hold. It evicts objects to stay within it.
-    * `evict: :s3_fifo`, `:sieve`, `:clock` or `:none`: which objects are evicted.
+    * `evict: policy`: which objects are evicted. See the type `policy` of `:cats`.
     * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
     * `idle: milliseconds`: how long a value lives after it was last read. In place of `ttl`.
     * `engine: ...`: see `:cats.new/2`.

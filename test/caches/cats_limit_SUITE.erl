@@ -20,7 +20,7 @@ init_per_suite(Config) ->
 
 end_per_suite(_Config) -> ok.
 
--define(POLICIES, [s3_fifo, sieve, clock]).
+-define(POLICIES, cats_test_lib:policies()).
 -define(MS, cats_test_lib:environment("LIMIT_MS", 1000)).
 %% Tables of random sizes.
 -define(TABLES, 2000).

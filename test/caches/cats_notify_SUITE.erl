@@ -60,7 +60,7 @@ evicted(_Config) ->
          ?assertEqual(lists:sort([{evicted, {N, N}} || N <- lists:seq(1, 100), not lists:member({N, N}, Left)]),
                       Removed),
          no_message()
-     end || Type <- types(), Policy <- [s3_fifo, sieve, clock]].
+     end || Type <- types(), Policy <- cats_test_lib:policies()].
 
 what_is_asked_for(_Config) ->
     [begin

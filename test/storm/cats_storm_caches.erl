@@ -37,7 +37,7 @@ start_round() ->
     Options = [{?KEPT, [one_of([set, ordered_set]) | Keeping]},
                {?LOSSY, [one_of([set, ordered_set]), {one_of([ttl, idle]), one_of([5, 300])}
                          | one_of([[], [{limit, {objects, one_of([5, 100])}},
-                                        {evict, one_of([s3_fifo, sieve, clock, none])}]])]}],
+                                        {evict, one_of([none | cats_test_lib:policies()])}]])]}],
     Caller = self(),
     {Keeper, Monitor} = spawn_monitor(fun() ->
                                               process_flag(trap_exit, true),

@@ -36,7 +36,7 @@ start_round() ->
 %% @doc Makes a table of random options at this place, in place of the one that may be there. The caller owns it.
 -spec new(Place :: pos_integer(), kind() | cache, Listener :: pid()) -> table().
 new(Place, cache, _Listener) ->
-    Limit = perhaps(60, [{limit, {objects, one_of([50, 500])}}, {evict, one_of([s3_fifo, sieve, clock, none])}]),
+    Limit = perhaps(60, [{limit, {objects, one_of([50, 500])}}, {evict, one_of([none | cats_test_lib:policies()])}]),
     new_with(Place, wild, [one_of([set, ordered_set]), public, {one_of([ttl, idle]), one_of([30, 300, 5000])} | Limit]);
 new(Place, Kind, Listener) -> new_with(Place, Kind, options(Kind, Listener)).
 
@@ -127,7 +127,7 @@ cache_options(wild, Listener) ->
     Limit = perhaps(60,
                     [{limit, one_of([{objects, one_of([1, 5, 50, 500, 5000])},
                                      {bytes, one_of([20000, 50000, 200000, 5000000])}])}
-                   | perhaps(80, {evict, one_of([s3_fifo, sieve, clock, none])})]),
+                   | perhaps(80, {evict, one_of([none | cats_test_lib:policies()])})]),
     Notify = [Option || Expiry ++ Limit =/= [],
                         Option <- perhaps(40,
                                           {notify, Listener, [{queue, one_of([10, 10000])}, {interval, one_of([0, 10])},

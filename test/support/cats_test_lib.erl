@@ -1,7 +1,7 @@
 %% What several suites need.
 -module(cats_test_lib).
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
-         with_memory/1, types/0, types/1, spawn_owner/1, run/2, run_in/2, in_process/1, stop/2, down/1,
+         with_memory/1, types/0, types/1, policies/0, spawn_owner/1, run/2, run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2,
          cause/1, with_input/2, one_of/1]).
 
@@ -60,6 +60,18 @@ types(Wanted) ->
     case tables() of
         ets -> Wanted;
         _ -> cats_chosen:types(Wanted)
+    end.
+
+%% @doc The policies of eviction: those of the type cats:policy/0, without `none'.
+-spec policies() -> [cats:policy(), ...].
+policies() ->
+    case persistent_term:get({?MODULE, policies}, []) of
+        [] ->
+            {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(code:which(cats), [abstract_code]),
+            [Names] = [Names || {attribute, _, type, {policy, {type, _, union, Names}, []}} <- Forms],
+            persistent_term:put({?MODULE, policies}, [Name || {atom, _, Name} <- Names, Name =/= none]),
+            policies();
+        Names -> Names
     end.
 
 %% @doc Starts a process that runs the function and then waits for run_in/2 and stop/2; returns its result

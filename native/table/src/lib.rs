@@ -19,7 +19,7 @@ pub use cats_engine::config::READER_GROUPS;
 pub use cats_engine::hash::{View as Buckets, LOADS, STRIPS};
 pub use cats_engine::{Between, Range};
 pub use evict::account::{Limit, Unit};
-pub use evict::policy::Policy;
+pub use evict::policies::Policy;
 pub use expiry::notices;
 pub use failure::{Cause, Failure};
 pub use object::schema::{CallersKey, OwnedKey, Probe};

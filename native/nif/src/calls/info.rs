@@ -1,7 +1,6 @@
 //! `info/2`, `memory/0` and `garbage/0`.
 
 use super::*;
-use crate::calls::manage::POLICIES;
 use cats_sync::epoch::{self, Garbage};
 use cats_table::Time;
 use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, Unit, WriteConcurrency, NOBODY};
@@ -52,11 +51,9 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         }),
         _ if item == atoms::evict() => Ok(match handle.limit() {
             None => atoms::undefined(),
-            Some(limit) => {
-                let is_it = |(_, policy): &&(&str, _)| *policy == limit.policy;
-                let (name, _) = POLICIES.iter().find(is_it).expect("all policies have names");
-                env.atom(name)
-            }
+            Some(limit) => limit
+                .policy
+                .map_or(atoms::none(), |policy| env.atom(policy.about().name)),
         }),
         _ if item == atoms::type_() => Ok(env.atom(options.kind().text())),
         _ if item == atoms::owner() => Ok(match table.owner() {

@@ -154,10 +154,7 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     } else if what == atoms::limit() {
         limit(env, value)
     } else if what == atoms::evict() {
-        POLICIES
-            .iter()
-            .find(|(name, _)| value == env.atom(name))
-            .map(|(_, policy)| OptionItem::Evict(*policy))
+        policy(env, value)
     } else if what == atoms::engine() {
         let mut built = EngineName::ALL
             .into_iter()
@@ -180,13 +177,15 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     }
 }
 
-/// The names of `evict`.
-pub const POLICIES: [(&str, Option<Policy>); 4] = [
-    ("s3_fifo", Some(Policy::S3Fifo)),
-    ("sieve", Some(Policy::Sieve)),
-    ("clock", Some(Policy::Clock)),
-    ("none", None),
-];
+/// A policy of eviction, or `none`.
+fn policy(env: Env, value: Term) -> Option<OptionItem> {
+    if value == atoms::none() {
+        return Some(OptionItem::Evict(None));
+    }
+    let mut policies = Policy::ALL.iter();
+    let policy = policies.find(|policy| env.atom(policy.about().name) == value)?;
+    Some(OptionItem::Evict(Some(*policy)))
+}
 
 /// `{objects, N}` or `{bytes, N}`.
 fn limit(env: Env, value: Term) -> Option<OptionItem> {

@@ -3,7 +3,7 @@
 //! A call pays for what it adds from a [`Purse`]. It makes sure that it can before it changes a place, so the limit holds at each instant.
 //! What it removes fills the purse. The account is written only where a call adds more than it removes, or less.
 
-use super::policy::Policy;
+use super::policies::Policy;
 use cats_sync::facade::{AtomicI64, Ordering};
 use std::mem;
 

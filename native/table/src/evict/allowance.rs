@@ -7,7 +7,7 @@
 //! would take more.
 
 use super::account::{Limit, Unit};
-use super::policy::Policy;
+use super::policies::About;
 use super::shards;
 use crate::expiry::wheel;
 
@@ -30,9 +30,6 @@ const GROWTH_MOST: u64 = 26 << 10;
 /// An object takes so many bytes at least, and in a crowded `hash` so many in overflow blocks.
 const SMALLEST: usize = 32;
 const OVERFLOW: usize = 7;
-
-/// The bytes of the ghost queue for each object.
-const GHOST: usize = 4;
 
 /// There may be one stale item for so many objects. Those that deletions leave are dropped with less work than those of the wheel, which
 /// evictions leave, too.
@@ -104,11 +101,14 @@ impl Allowance {
         let item = if limited.ordered { 8 } else { 4 };
         let queues = match limit.policy {
             None => Items::default(),
-            Some(policy) => Items {
-                empty: shards::empty_bytes(item) * shards::number_for(about_objects(limit)),
-                each: item + if policy == Policy::S3Fifo { GHOST } else { 0 },
-                copies: 1,
-            },
+            Some(policy) => {
+                let About { queues, kept, .. } = policy.about();
+                Items {
+                    empty: shards::empty_bytes(queues, item) * shards::number_for(about_objects(limit)),
+                    each: item + kept,
+                    copies: 1,
+                }
+            }
         };
         let parts = wheel_parts(limit, limited);
         let wheel = match limited.expires {

@@ -24,6 +24,9 @@ const GROUP_MASK: u16 = (1 << GROUP_BITS) - 1;
 /// All objects that are remembered are of so many age groups. Numbers of groups are used again after twice as many.
 const GROUPS: u16 = 1 << (GROUP_BITS - 1);
 
+/// The bytes for each object, at most: a quarter more places of 2 bytes than it remembers objects, and these may be half as many again.
+pub const EACH: usize = 4;
+
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Ghost {

@@ -4,5 +4,6 @@ pub(crate) mod account;
 pub(crate) mod allowance;
 mod fifo;
 mod ghost;
-pub mod policy;
+pub mod item;
+pub mod policies;
 pub(crate) mod shards;

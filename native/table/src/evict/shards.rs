@@ -2,7 +2,8 @@
 //! It is taken before the locks of places.
 
 use super::fifo;
-use super::policy::{Item, Met, Policy, Queues, Rule};
+use super::item::Item;
+use super::policies::{Met, Policy, Queues, Rule};
 use crate::registry::exclusive::Exclusive;
 use cats_engine::mix;
 use cats_sync::cache_line::CacheLine;
@@ -59,9 +60,9 @@ pub fn number_for(objects: u64) -> usize {
     (objects / SHARE).clamp(1, MOST).next_power_of_two() as usize
 }
 
-/// The bytes of a shard whose items are gone, at most. Each has so many bytes.
-pub fn empty_bytes(item: usize) -> usize {
-    size_of::<Shard<u64>>() + 2 * fifo::empty_bytes(item)
+/// The bytes of a shard with so many queues whose items are gone, at most. Each has so many bytes.
+pub fn empty_bytes(queues: usize, item: usize) -> usize {
+    size_of::<Shard<u64>>() + queues * fifo::empty_bytes(item)
 }
 
 /// See the module's documentation.

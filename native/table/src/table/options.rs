@@ -3,7 +3,7 @@
 
 use crate::evict::account::{Limit, Unit};
 use crate::evict::allowance::{leaves_room, Limited};
-use crate::evict::policy::Policy;
+use crate::evict::policies::Policy;
 use crate::table::engines::{EngineName, EngineOption};
 use crate::table::store::setup::{Expiry, Setup};
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
@@ -394,7 +394,7 @@ impl Collect {
         if options.get(WRITE_CONCURRENCY) == 0 {
             options.set(DECENTRALIZED_COUNTERS, 0);
         }
-        let policy = self.evict.unwrap_or(Some(Policy::S3Fifo));
+        let policy = self.evict.unwrap_or(Some(Policy::ALL[0]));
         let limit = self.limit.map(|(unit, number)| Limit { unit, number, policy });
         if limit.is_none() && self.evict.is_some() {
             return Err(Refusal::NothingEvicted);

@@ -4,7 +4,8 @@ mod paper;
 mod simulated;
 mod traces;
 
-use cats_table::evict::policy::{Item, Met, Owner, Policy, Queues, Uses, OFTEN};
+use cats_table::evict::item::{Item, Owner};
+use cats_table::evict::policies::{Met, Policy, Queues, Uses, OFTEN};
 use paper::{Model, Start};
 use simulated::HIT_RATIOS;
 
@@ -119,4 +120,15 @@ fn s3_fifo_hits_as_often_as_a_plain_model() {
         }
     }
     assert_eq!(failed, 0);
+}
+
+/// The Erlang suites go over the policies of this type.
+#[test]
+fn the_type_of_policies_has_them_all() {
+    let names: Vec<_> = Policy::ALL.iter().map(|policy| policy.about().name).collect();
+    let expected = format!("-type policy() :: {} | none.\n", names.join(" | "));
+    assert!(
+        include_str!("../../../../src/cats.erl").contains(&expected),
+        "{expected}"
+    );
 }

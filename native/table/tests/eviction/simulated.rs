@@ -1,6 +1,6 @@
 //! Hit ratios, as `scripts/hit-ratios` prints them: trace, size of the cache, policy, share of requests that hit.
 
-use cats_table::evict::policy::Policy;
+use cats_table::evict::policies::Policy;
 
 pub const HIT_RATIOS: [(&str, usize, Policy, f64); 48] = [
     ("Zipf 0.7", 1000, Policy::S3Fifo, 0.2050),

@@ -18,7 +18,7 @@ use super::setup::Expiry;
 use super::{DefaultEngine, Store};
 use crate::evict::account::Limit;
 use crate::evict::allowance::{wheel_parts, Limited};
-use crate::evict::policy::Owner;
+use crate::evict::item::Owner;
 use crate::expiry::notices::{Notices, Why};
 use crate::expiry::wake_by;
 use crate::expiry::wheel::{Wheel, CROWD, FEW_PARTS, PARTS};

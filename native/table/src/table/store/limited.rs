@@ -5,7 +5,8 @@ use super::leased::{is_expired, lease, place_item, KeyItem};
 use super::{DefaultEngine, Store};
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::allowance::{about_objects, Allowance, Limited};
-use crate::evict::policy::{Item, Met, Owner, Policy, Rule, OFTEN};
+use crate::evict::item::{Item, Owner};
+use crate::evict::policies::{Met, Rule, OFTEN};
 use crate::evict::shards::Shards;
 use crate::expiry::notices::Why;
 use crate::object::schema::{Exact, Probe};
@@ -40,19 +41,6 @@ thread_local! {
     /// After how many writes this thread looks at the structure.
     static UNTIL_TIDIED: Cell<usize> = const { Cell::new(TIDIED) };
 }
-
-/// Half of an object's place in the order of walks.
-#[derive(Default)]
-struct PlaceItem(u32);
-
-impl Item for PlaceItem {
-    #[inline]
-    fn hash(&self) -> u32 {
-        mix(self.0.into()) as u32
-    }
-}
-
-impl Owner for PlaceItem {}
 
 impl Item for KeyItem {
     fn hash(&self) -> u32 {
@@ -89,7 +77,7 @@ enum Lack {
 }
 
 enum Items {
-    OfHash(Shards<PlaceItem>),
+    OfHash(Shards<u32>),
     OfCa(Shards<KeyItem>),
 }
 
@@ -119,11 +107,7 @@ impl Limits {
             allowance,
             keys: AtomicI64::new(0),
             starved: AtomicU32::new(0),
-            most_uses: match limit.policy {
-                None => 0,
-                Some(Policy::S3Fifo) => USES,
-                Some(Policy::Sieve | Policy::Clock) => 1,
-            },
+            most_uses: limit.policy.map_or(0, |policy| policy.about().uses.into()),
             key,
             items: match limited.ordered {
                 true => Items::OfCa(Shards::new(limit.policy, objects)),
@@ -287,7 +271,7 @@ impl Limits {
         let Paying { mut purse, new, .. } = paying;
         for entry in &new {
             match &self.items {
-                Items::OfHash(shards) => admit(shards, PlaceItem(place_item(entry.key)), store, |item| {
+                Items::OfHash(shards) => admit(shards, place_item(entry.key), store, |item| {
                     find_place(store, guard, item)
                 }),
                 Items::OfCa(shards) => {
@@ -399,14 +383,14 @@ impl Limits {
         let freed = Cell::new(0);
         match &self.items {
             Items::OfHash(shards) => {
-                let first = probe.map(|probe| PlaceItem(place_item(probe.word())).hash());
-                let mut visit = |item: &PlaceItem, rule: Rule| {
+                let first = probe.map(|probe| place_item(probe.word()).hash());
+                let mut visit = |item: &u32, rule: Rule| {
                     self.visit(store, guard, rule, &freed, |look| {
                         update_place(store, guard, self.key, item, look)
                     })
                 };
                 let far = store.outgrows_caches();
-                let ahead = |item: &PlaceItem, early: bool| {
+                let ahead = |item: &u32, early: bool| {
                     if far {
                         prefetch(store, guard, item, early);
                     }
@@ -510,8 +494,8 @@ fn hash_engine(store: &Store) -> &Hash<Exact> {
 }
 
 /// The entry of an item.
-fn find_place(store: &Store, guard: &Guard, item: &PlaceItem) -> Result<Option<Entry>, Busy> {
-    hash_engine(store).find_at(guard, u64::from(item.0) << 32, |entry| place_item(entry.key) == item.0)
+fn find_place(store: &Store, guard: &Guard, item: &u32) -> Result<Option<Entry>, Busy> {
+    hash_engine(store).find_at(guard, u64::from(*item) << 32, |entry| place_item(entry.key) == *item)
 }
 
 /// Runs a change of the entry of an item. It keeps the entry or removes it.
@@ -519,7 +503,7 @@ fn update_place(
     store: &Store,
     guard: &Guard,
     key: usize,
-    item: &PlaceItem,
+    item: &u32,
     change: &mut dyn FnMut(Option<Entry>) -> Step,
 ) -> Result<(), Busy> {
     if store.history.is_watched() {
@@ -529,14 +513,14 @@ fn update_place(
             store.update_as_it_is(guard, &probe, true, |old| (change(old), ()))
         });
     }
-    let is_it = |entry: Entry| place_item(entry.key) == item.0;
-    hash_engine(store).update_at(guard, u64::from(item.0) << 32, is_it, |old| (change(old), ()))
+    let is_it = |entry: Entry| place_item(entry.key) == *item;
+    hash_engine(store).update_at(guard, u64::from(*item) << 32, is_it, |old| (change(old), ()))
 }
 
 /// Prefetches what a visit reads: early the bucket, later the object.
-fn prefetch(store: &Store, guard: &Guard, item: &PlaceItem, early: bool) {
+fn prefetch(store: &Store, guard: &Guard, item: &u32, early: bool) {
     if early {
-        hash_engine(store).prefetch_at(guard, u64::from(item.0) << 32);
+        hash_engine(store).prefetch_at(guard, u64::from(*item) << 32);
     } else if let Ok(Some(entry)) = find_place(store, guard, item) {
         // SAFETY: the object lives under the guard.
         cats_sync::prefetch(unsafe { lease_of(entry.body) });

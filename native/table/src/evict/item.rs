@@ -1,0 +1,27 @@
+//! Items of queues and of timer wheels. An item finds the place of an object again. The object may be gone, or be another one by then.
+
+use cats_engine::mix;
+
+/// Finds the place of an object again.
+pub trait Item: Owner + Default {
+    /// A hash of the object's key.
+    fn hash(&self) -> u32;
+}
+
+/// What may own memory.
+pub trait Owner {
+    /// The bytes of this memory.
+    fn owned_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// Half of an object's place in the order of walks.
+impl Item for u32 {
+    #[inline]
+    fn hash(&self) -> u32 {
+        mix((*self).into()) as u32
+    }
+}
+
+impl Owner for u32 {}

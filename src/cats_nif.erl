@@ -94,6 +94,8 @@
     transaction_read/3,
     transaction_range/6,
     transaction_commit/3,
+    transaction_long/1,
+    transaction_end/1,
     transaction_preferred/0,
     transaction_prefer/1,
     transaction_yield/1,
@@ -138,7 +140,7 @@
 ]).
 -endif.
 
--export_type([outcome/1, table/0, cursor/0, note/0, place/0, settings/0, trace_event/0]).
+-export_type([outcome/1, table/0, cursor/0, note/0, reads/0, place/0, settings/0, trace_event/0]).
 
 -on_load(load/0).
 
@@ -611,20 +613,33 @@ select_terms(_Objects, _Specification, _Results) -> not_loaded().
 -spec transaction_table(table(), read | write) -> outcome({reference(), cats:table_type(), pos_integer()}).
 transaction_table(_Table, _Right) -> not_loaded().
 
-%% The objects of a key, as they were at an instant when all notes held. `conflict' if one does not hold any more.
--spec transaction_read([note()], table(), term()) -> outcome([tuple()] | conflict).
+-type reads() :: [note()] | {Long :: reference(), [note()]}.
+%% What a transaction has read. A long transaction has notes of what it has read since it became one, until a read has
+%% returned `logged'.
+
+%% The objects of a key, as they were at an instant when all that was read held. `conflict' if that does not hold any
+%% more. `logged' says that no notes are needed any more, of this read neither.
+-spec transaction_read(reads(), table(), term()) -> outcome([tuple()] | {logged, [tuple()]} | conflict).
 transaction_read(_Notes, _Table, _Key) -> not_loaded().
 
 %% The same for the first objects of a range, from `From' to `To', downwards if `Down'.
--spec transaction_range([note()], table(), bound(), bound(), Down :: boolean(), pos_integer() | infinity) ->
-          outcome([tuple()] | conflict).
+-spec transaction_range(reads(), table(), bound(), bound(), Down :: boolean(), pos_integer() | infinity) ->
+          outcome([tuple()] | {logged, [tuple()]} | conflict).
 transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> not_loaded().
 
-%% Gives each of the keys these objects, in one step, if all notes hold. Returns whether they did. If the transaction of
-%% another keeper alone may commit, returns that one.
--spec transaction_commit([note()], [cats_writes:write()], Keeper :: pid() | none) ->
+%% Gives each of the keys these objects, in one step, if all that was read holds. Returns whether it did. If the
+%% transaction of another keeper alone may commit, returns that one.
+-spec transaction_commit(reads(), [cats_writes:write()], Keeper :: pid() | none) ->
           outcome(boolean() | {preferred, pid()}).
 transaction_commit(_Notes, _Writes, _Keeper) -> not_loaded().
+
+%% Makes a transaction with these notes a long one. Until it ends, all writers of its tables log the keys that they write.
+-spec transaction_long([note()]) -> outcome(reference()).
+transaction_long(_Notes) -> not_loaded().
+
+%% To be called when a long transaction has ended.
+-spec transaction_end(Long :: reference()) -> ok.
+transaction_end(_Long) -> not_loaded().
 
 %% The keeper whose transaction alone may commit.
 -spec transaction_preferred() -> pid() | none.

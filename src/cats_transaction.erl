@@ -17,9 +17,10 @@
 %%
 %% == Cost ==
 %%
-%% A read costs what {@link cats:lookup/2} costs, and compares all that the transaction has read before. So the time of
-%% a transaction grows with the square of its reads. A second read of the same key compares nothing. Writes are kept
-%% until the end, where each costs what {@link cats:insert/2} costs.
+%% A read of `N' reads costs `O(log N)' more than {@link cats:lookup/2}. The first ones compare all that was read before,
+%% up to some 24 objects. After that the transaction is a long one: all writers of its tables log the keys that they
+%% write, until it ends, and each read looks at what was logged since the last one. Writes are kept until the end, where
+%% each costs what {@link cats:insert/2} costs.
 %%
 %% == Errors ==
 %%
@@ -52,6 +53,9 @@
 
 %% So often a transaction runs as the only one that may commit.
 -define(PREFERRED_RUNS, 100).
+
+%% A transaction becomes a long one before it compares more objects at each read.
+-define(COMPARED, 24).
 
 %% A transaction runs within so many catches. Those of its process tell whether it still runs: a process that has gone
 %% on elsewhere, by `erlang:hibernate/3', has none of them. What it does then may be within catches too, but hardly
@@ -86,10 +90,14 @@
     run :: #run{},
     %% The latest used first.
     tables = [] :: [#table{}],
-    %% All that was read, the latest first. Or the transaction runs again, because that has changed.
+    %% What a read compares, the latest first. Or the transaction runs again, because that has changed.
     notes = [] :: [cats_nif:note()] | conflict,
     %% What shall be written.
-    writes = cats_writes:none() :: cats_writes:writes()
+    writes = cats_writes:none() :: cats_writes:writes(),
+    %% How many objects a read compares.
+    compared = 0 :: non_neg_integer(),
+    %% A transaction that has read much: what it has read besides the notes.
+    long = none :: none | reference()
 }).
 
 -type called() :: {Function :: atom(), Arguments :: [term()]} | Function :: atom().
@@ -195,14 +203,24 @@ preferred(Fun, Arguments, #run{level = Level, deadline = Deadline} = Run) ->
 once(Fun, Arguments, Run) ->
     put(?STATE, #state{run = Run}),
     try apply(Fun, Arguments) of
-        Result -> commit(erase(?STATE), Result)
+        Result ->
+            State = erase(?STATE),
+            Outcome = commit(State, Result),
+            finish(State),
+            Outcome
     catch
         Class:Reason:Stack ->
-            case erase(?STATE) of
+            State = erase(?STATE),
+            finish(State),
+            case State of
                 #state{notes = conflict} -> conflict;
                 _ -> {aborted, reason(Class, Reason, Stack)}
             end
     end.
+
+%% The state is not used any more.
+finish(#state{long = Long}) when Long =/= none -> cats_nif:transaction_end(Long);
+finish(_) -> ok.
 
 within(#state{writes = Writes}, Fun, Arguments) ->
     try
@@ -234,8 +252,8 @@ commit(#state{writes = Writes} = State, Result) ->
 commit(undefined, _Result) ->
     {aborted, no_transaction}.
 
-commit(#state{run = #run{keeper = Keeper, deadline = Deadline}, notes = Notes} = State, Changes, Result) ->
-    Outcome = case cats_nif:transaction_commit(Notes, Changes, Keeper) of
+commit(#state{run = #run{keeper = Keeper, deadline = Deadline}} = State, Changes, Result) ->
+    Outcome = case cats_nif:transaction_commit(reads(State), Changes, Keeper) of
                   ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, transaction_commit);
                   Returned -> {return, Returned}
               end,
@@ -413,6 +431,7 @@ present() ->
                     State;
                 false ->
                     Own andalso Keeper =/= none andalso cats_preferred:leave(Keeper),
+                    Own andalso finish(State),
                     erase(?STATE),
                     none
             end
@@ -464,38 +483,66 @@ read(Key, #state{tables = [#table{tid = Tid, type = Type} | _], notes = Notes, w
 %% The objects of a key in the notes. A search of all of them, because the first read of a key compares them all, too.
 known(_Tid, _Type, _Key, []) -> none;
 known(Tid, ordered_set, Key, Notes) -> noted_equal(Tid, Key, Notes);
-known(Tid, set, Key, Notes) -> noted(Tid, Key, Notes).
+known(Tid, set, Key, Notes) -> noted_exactly(Tid, Key, Notes).
 
-noted(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
-noted(Tid, Key, [_ | Notes]) -> noted(Tid, Key, Notes);
-noted(_Tid, _Key, []) -> none.
+noted_exactly(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
+noted_exactly(Tid, Key, [_ | Notes]) -> noted_exactly(Tid, Key, Notes);
+noted_exactly(_Tid, _Key, []) -> none.
 
 %% In an ordered_set, keys that compare equal are the same.
 noted_equal(Tid, Key, [{Tid, Noted, Objects} | _]) when Noted == Key -> Objects;
 noted_equal(Tid, Key, [_ | Notes]) -> noted_equal(Tid, Key, Notes);
 noted_equal(_Tid, _Key, []) -> none.
 
-%% All fields of a state are given here and below, because that is faster than to change some.
-read_first(Tid, Key, #state{run = Run, tables = Tables, notes = Notes, writes = Writes} = State, Called) ->
-    Objects = case cats_nif:transaction_read(Notes, Tid, Key) of
+read_first(Tid, Key, #state{compared = Compared, long = none} = State, Called) when Compared >= ?COMPARED ->
+    read_first(Tid, Key, long(State, called(Called, (hd(State#state.tables))#table.name, Key)), Called);
+read_first(Tid, Key, State, Called) ->
+    Outcome = case cats_nif:transaction_read(reads(State), Tid, Key) of
                   ?FAILED(_, _) = Failure ->
-                      Named = called(Called, (hd(Tables))#table.name, Key),
-                      unless_conflict(handle(Failure, transaction_read, Named), State);
-                  Outcome ->
-                      unless_conflict(Outcome, State)
+                      handle(Failure, transaction_read, called(Called, (hd(State#state.tables))#table.name, Key));
+                  Returned ->
+                      Returned
               end,
-    put(?STATE, #state{run = Run, tables = Tables, notes = [{Tid, Key, Objects} | Notes], writes = Writes}),
+    case Outcome of
+        conflict -> conflict(State);
+        {logged, Objects} -> logged(Objects, State);
+        Objects -> noted(Objects, {Tid, Key, Objects}, 1, State)
+    end.
+
+%% All fields of a state are given here and below, because that is faster than to change some.
+noted(Objects, Note, Size, State) ->
+    #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long} = State,
+    put(?STATE, #state{run = Run, tables = Tables, notes = [Note | Notes], writes = Writes, compared = Compared + Size, long = Long}),
     Objects.
+
+logged(Objects, State) ->
+    put(?STATE, State#state{notes = []}),
+    Objects.
+
+%% Makes the transaction a long one.
+long(#state{notes = Notes} = State, Called) ->
+    Long = case cats_nif:transaction_long(Notes) of
+               ?FAILED(_, _) = Failure -> handle(Failure, transaction_long, Called);
+               Reference -> Reference
+           end,
+    NewState = State#state{long = Long},
+    put(?STATE, NewState),
+    NewState.
+
+%% What was read, for the native side.
+reads(#state{notes = Notes, long = none}) -> Notes;
+reads(#state{notes = Notes, long = Long}) -> {Long, Notes}.
 
 write(Key, Objects, State) ->
     put(?STATE, with_write(Key, Objects, State)),
     true.
 
 %% A state in which a key of the first table shall have these objects.
-with_write(Key, Objects, #state{run = Run, tables = Tables, notes = Notes, writes = Writes}) ->
+with_write(Key, Objects, #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long}) ->
     [#table{tid = Tid} | _] = Tables,
     TypeOf = fun(Written) -> (lists:keyfind(Written, #table.tid, Tables))#table.type end,
-    #state{run = Run, tables = Tables, notes = Notes, writes = cats_writes:put({Tid, Key, Objects}, TypeOf, Writes)}.
+    NewWrites = cats_writes:put({Tid, Key, Objects}, TypeOf, Writes),
+    #state{run = Run, tables = Tables, notes = Notes, writes = NewWrites, compared = Compared, long = Long}.
 
 %% The next key that the transaction sees, from what is in the table and what the transaction has written.
 step(Table, From, Down, Called) ->
@@ -562,22 +609,28 @@ is_between(Key, From, To) ->
     (From =:= [] orelse hd(From) =< Key) andalso (To =:= [] orelse Key =< hd(To)).
 
 %% Objects of a range as they are in the table.
-stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Position} | _], notes = Notes} = State, Called) ->
-    Objects = case cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit) of
-                  ?FAILED(_, _) = Failure -> unless_conflict(handle(Failure, transaction_range, Called), State);
-                  Outcome -> unless_conflict(Outcome, State)
+stored(From, To, Down, Limit, #state{compared = Compared, long = none} = State, Called) when Compared >= ?COMPARED ->
+    stored(From, To, Down, Limit, long(State, Called), Called);
+stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Position} | _]} = State, Called) ->
+    Outcome = case cats_nif:transaction_range(reads(State), Tid, From, To, Down, Limit) of
+                  ?FAILED(_, _) = Failure -> handle(Failure, transaction_range, Called);
+                  Returned -> Returned
               end,
-    %% With a limit, the range that was read ends at the last object.
-    Read = case length(Objects) of
-               Limit -> [element(Position, lists:last(Objects))];
-               _ -> To
-           end,
-    NewState = State#state{notes = [{Tid, From, Read, Down, Objects} | Notes]},
-    put(?STATE, NewState),
-    {Objects, NewState}.
-
-unless_conflict(conflict, State) -> conflict(State);
-unless_conflict(Objects, _State) -> Objects.
+    Stored = case Outcome of
+                 conflict ->
+                     conflict(State);
+                 {logged, Objects} ->
+                     logged(Objects, State);
+                 Objects ->
+                     Size = length(Objects),
+                     %% With a limit, the range that was read ends at the last object.
+                     Read = case Size of
+                                Limit -> [element(Position, lists:last(Objects))];
+                                _ -> To
+                            end,
+                     noted(Objects, {Tid, From, Read, Down, Objects}, Size + 1, State)
+             end,
+    {Stored, get(?STATE)}.
 
 handle(Failure, Native, {Function, Arguments}) ->
     cats_failure:handle(Failure, Native, Function, Arguments).

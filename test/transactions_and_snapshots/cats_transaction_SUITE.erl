@@ -7,24 +7,30 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
+         skew/1, any_length/1,
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
          writes_after_leaving/1, fetches_outside/1,
          preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1]).
 -export([woken/1, writes/2]).
 
+%% A table of which transactions read much.
+-define(FILLER, cats_transaction_SUITE).
+
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys,
-     atoms_in_keys, selections, large, sequential_model, bank, counters, phantoms, moving_first, tables_change, renamed,
+     atoms_in_keys, selections, large, sequential_model,
+     any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
      keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
-    Config.
+    {Owner, ?FILLER} = cats_test_lib:spawn_owner(fun() -> cats:new(?FILLER, [named_table, public]) end),
+    [{filler, Owner} | Config].
 
-end_per_suite(_Config) -> ok.
+end_per_suite(Config) -> exit(proplists:get_value(filler, Config), kill).
 
 -define(MS, cats_test_lib:environment("TRANSACTIONS_MS", 1000)).
 
@@ -287,6 +293,7 @@ round_of(Tables, Model) ->
               2 ->
                   {aborted, stop} = cats_transaction:run(
                                       fun() ->
+                                              rand:uniform(2) =:= 1 andalso read_much(),
                                               lists:foldl(fun(Step, State) -> check(cats_transaction, Step, State) end,
                                                           Model, Steps),
                                               exit(stop)
@@ -295,6 +302,7 @@ round_of(Tables, Model) ->
               _ ->
                   {atomic, Committed} = cats_transaction:run(
                                           fun() ->
+                                                  rand:uniform(2) =:= 1 andalso read_much(),
                                                   lists:foldl(fun(Step, State) ->
                                                                       check(cats_transaction, Step, State)
                                                               end, Model, Steps)
@@ -418,8 +426,21 @@ bank(_Config) ->
     repeat([Transfer, Transfer, Sum, Noise, Victims]),
     Sum().
 
-%% Runs again without end, because operations outside of transactions change what the function reads.
-run_on(Fun) -> cats_transaction:run(Fun, [], #{retries => infinity}).
+%% Runs again without end, because operations outside of transactions change what the function reads. Every other
+%% transaction is a long one.
+run_on(Fun) ->
+    Body = case rand:uniform(2) of
+               1 -> Fun;
+               2 -> fun() -> read_much(), Fun() end
+           end,
+    cats_transaction:run(Body, [], #{retries => infinity}).
+
+%% Reads keys that nobody writes until the transaction is a long one.
+read_much() ->
+    [[] = cats_transaction:read(?FILLER, N) || N <- lists:seq(1, 30)],
+    ?assert(is_long()).
+
+is_long() -> is_reference(element(tuple_size(get('$cats_transaction')), get('$cats_transaction'))).
 
 forever(Fun) ->
     Fun(),
@@ -489,6 +510,61 @@ phantoms(_Config) ->
             end,
     Counts = repeat([Claim(Me) || Me <- [a, b, c]]),
     ?assert(lists:min(Counts) > 0).
+
+%% Two transactions read both keys of a pair, and each sets its own if both are free. Never are both set. The keys are in
+%% two tables, or in one.
+skew(_Config) ->
+    Tables = [A, B] = [cats:new(skew, [Type, public]) || Type <- [set, ordered_set]],
+    Pairs = [{{A, a}, {A, b}}, {{B, {a}}, {B, {b}}}, {{A, c}, {B, c}}],
+    Free = fun({Table, Key}) -> cats_transaction:read(Table, Key) =:= [] end,
+    Take = fun(Which) ->
+                   fun() ->
+                           Pair = one_of(Pairs),
+                           {{Table, Key}, {OtherTable, OtherKey}} = {element(Which, Pair), element(3 - Which, Pair)},
+                           {atomic, Taken} = run_on(
+                                               fun() ->
+                                                       Both = Free(element(1, Pair)) andalso Free(element(2, Pair)),
+                                                       Both andalso cats_transaction:insert(Table, {Key, taken})
+                                               end),
+                           %% Between its commit and this, the other one may not have set its key.
+                           Taken andalso ?assertEqual([], cats:lookup(OtherTable, OtherKey)),
+                           Taken andalso cats:delete(Table, Key)
+                   end
+           end,
+    repeat([Take(1), Take(2)]),
+    [?assertEqual([], cats:tab2list(Table)) || Table <- Tables].
+
+%% Any number of reads, in any table, costs the same each: no call goes to a dirty scheduler, and nothing is kept.
+any_length(_Config) ->
+    [begin
+         Table = cats:new(table, [Type, public, {stats, true} | Options]),
+         true = cats:insert(Table, [{Key(N), N} || N <- lists:seq(1, Count)]),
+         Flat = fun() -> [[{_, N}] = cats_transaction:read(Table, Key(N)) || N <- lists:seq(1, Count)] end,
+         {atomic, _} = cats_transaction:run(Flat),
+         Write = fun() ->
+                         [begin
+                              [{_, N}] = cats_transaction:read(Table, Key(N)),
+                              cats_transaction:insert(Table, {Key(N), -N})
+                          end || N <- lists:seq(1, Count)]
+                 end,
+         {atomic, _} = cats_transaction:run(Write),
+         ?assertEqual(lists:seq(-Count, -1), lists:sort([N || {_, N} <- cats:tab2list(Table)])),
+         %% A change of any key that was read is found.
+         Changed = rand:uniform(Count),
+         Runs = counters:new(1, []),
+         Reads = fun() ->
+                         counters:add(Runs, 1, 1),
+                         Sum = lists:sum([N || M <- lists:seq(1, Count), {_, N} <- cats_transaction:read(Table, Key(M))]),
+                         counters:get(Runs, 1) =:= 1 andalso
+                             cats_test_lib:in_process(fun() -> cats:update_counter(Table, Key(Changed), 1) end),
+                         cats_transaction:insert(Table, {sum, Sum})
+                 end,
+         ?assertEqual({atomic, true}, cats_transaction:run(Reads)),
+         ?assertEqual({2, [{sum, 1 - Count * (Count + 1) div 2}]}, {counters:get(Runs, 1), cats:lookup(Table, sum)}),
+         true = cats:delete(Table)
+     end || Type <- [set, ordered_set], Options <- [[], [compressed], [{ttl, 1_000_000}], [{limit, {objects, 1_000_000}}]],
+            Key <- [fun(N) -> N end, fun(N) -> {key, [N]} end],
+            Count <- [10, 30, 1000] ++ [100_000 || Options =:= []]].
 
 %% A queue: the first object goes to the end, so that the number of objects stays the same. Leaves split and join.
 moving_first(_Config) ->

@@ -7,14 +7,13 @@
 //! flights.
 
 use crate::failure::Failure;
-use crate::object::schema::{exact_order, OwnedKey, Probe};
+use crate::object::key::Key;
+use crate::object::schema::Probe;
 use crate::registry::exclusive::Exclusive;
 use crate::registry::reaper;
 use crate::table::store::Store;
 use crate::table::Handle;
 use cats_sync::facade::yield_now;
-use cats_term::{compare, TermRef};
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -46,62 +45,6 @@ fn tell(flight: Flight) {
         wake();
     }
 }
-
-/// A key as the table compares it.
-struct Key {
-    term: TermRef<'static>,
-    /// To which the term refers. `None` in a key that is only sought.
-    _own: Option<OwnedKey>,
-    ordered: bool,
-}
-
-// SAFETY: the term refers to memory of this key. A key that is sought stays on its thread.
-unsafe impl Send for Key {}
-
-impl Key {
-    fn own(term: TermRef<'_>, ordered: bool) -> Self {
-        let own = OwnedKey::new(term);
-        Self {
-            // SAFETY: the value that owns the term has this one.
-            term: unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(own.probe().term()) },
-            _own: Some(own),
-            ordered,
-        }
-    }
-
-    /// A key that is sought. It must not outlive the term.
-    fn sought(term: TermRef<'_>, ordered: bool) -> Self {
-        Self {
-            // SAFETY: the callers drop the key before the term ends.
-            term: unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(term) },
-            _own: None,
-            ordered,
-        }
-    }
-}
-
-impl Ord for Key {
-    fn cmp(&self, other: &Self) -> Ordering {
-        match self.ordered {
-            true => compare(self.term, other.term),
-            false => exact_order(self.term, other.term),
-        }
-    }
-}
-
-impl PartialOrd for Key {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Key {}
 
 /// The flights of some contents.
 #[derive(Default)]

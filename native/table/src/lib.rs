@@ -13,6 +13,7 @@ mod operations;
 mod registry;
 mod snapshot;
 mod table;
+mod write_log;
 
 pub use cats_engine::ca::{Stretch, LEAF_SIZES};
 pub use cats_engine::config::READER_GROUPS;
@@ -29,6 +30,7 @@ pub use operations::contention::{Seen, SizedKey};
 pub use operations::expiry::Time as Lifetime;
 pub use operations::info::BucketStatistics;
 pub use operations::insert::{is_flat, LIST_LIMIT};
+pub use operations::long::{Found, LongReads, Part};
 pub use operations::lookup::{Objects, GROUP_LIMIT};
 pub use operations::number::Number;
 pub use operations::select::{Met, Place, Selection, Spot};

@@ -291,7 +291,7 @@ fn a_transaction_holds_the_limit() {
                 let words = [round * 10 + key, 1].map(|word| cats_term::small(word).unwrap());
                 writes.put(table.by_identifier(guard), cats_table::Object::flat(&words), None)?;
             }
-            writes.commit(guard, &mut Reads::none(), |(), _| true)
+            writes.commit(guard, &mut Reads::none(), SHORT, |(), _| true)
         };
         assert_eq!(patiently(commit, &table), Ok(true));
         assert!(size(&table) <= 100);

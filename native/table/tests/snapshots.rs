@@ -547,7 +547,7 @@ impl Recorder<'_> {
                     new => with_object(&object(key, new), |object| writes.put(handle, object, None)).unwrap(),
                 }
             }
-            if matches!(writes.commit(&guard, &mut reads, |(), _| true), Ok(true)) {
+            if matches!(writes.commit(&guard, &mut reads, SHORT, |(), _| true), Ok(true)) {
                 return (seen, None);
             }
         });

@@ -3,7 +3,9 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{Addition, Handle, Kind, ObjectRef, Objects, Range, Reads, Registry, Table, Words, Writes};
+use cats_table::{
+    Addition, Found, Handle, Kind, LongReads, ObjectRef, Objects, Part, Range, Reads, Registry, Table, Words, Writes,
+};
 use common::*;
 use std::sync::Arc;
 
@@ -104,7 +106,7 @@ fn commit(change: impl Fn(Handle<'_>, Handle<'_>)) -> (bool, [Option<i64>; 4]) {
         }
     }
     change(one, other);
-    let done = writes.commit(&guard, &mut reads, |(), _| true).unwrap();
+    let done = writes.commit(&guard, &mut reads, SHORT, |(), _| true).unwrap();
     let value = |handle: Handle<'_>, key: i64| {
         with_key(&Value::Int(key), |key| {
             let mut found = Objects::none();
@@ -156,7 +158,7 @@ fn commit_noted(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, Option<i64>, 
     .unwrap();
     writes.delete(handle, probe(1), Some(Some(0))).unwrap();
     writes.delete(handle, probe(2), Some(None)).unwrap();
-    let done = writes.commit(&guard, &mut Reads::none(), |noted, found| {
+    let done = writes.commit(&guard, &mut Reads::none(), SHORT, |noted, found| {
         found.and_then(value) == noted
     });
     let now = |i| {
@@ -183,4 +185,64 @@ fn what_was_noted_of_written_keys_is_compared() {
             (false, Some(1), Some(0))
         );
     }
+}
+
+/// A long transaction reads key 1, and keys 5 to 7 of an ordered table. Returns what a look finds after a change, and whether the commit of
+/// a write of key 3 is done then.
+fn long(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, bool) {
+    let table = table(registry(), kind);
+    let mut long = LongReads::default();
+    {
+        let guard = epoch::pin();
+        long.join(table.by_identifier(&guard), table.clone()).unwrap();
+    }
+    // Another test may have a guard.
+    while !long.is_complete() {
+        std::thread::yield_now();
+    }
+    let guard = epoch::pin();
+    let handle = table.by_identifier(&guard);
+    with_key(&Value::Int(1), |key| {
+        long.add(&table, Part::key(&table, &table.probe(key)), u64::MAX)
+    });
+    if kind == Kind::OrderedSet {
+        let ends = [5, 7].map(|key| block(&[Value::Int(key)]));
+        let [from, to] = [0, 1].map(|i| table.probe(ends[i].as_ref().element(0)));
+        let range = Range {
+            from: Some((&from, true)),
+            to: Some(&to),
+            down: false,
+        };
+        long.add(&table, Part::range(&range, None), u64::MAX);
+    }
+    change(handle);
+    let found = long.look(&guard, None, false).unwrap();
+    let mut writes = Writes::none(false);
+    with_object(&[3, 30, 0].map(Value::Int), |object| {
+        writes.put(handle, object, None::<()>)
+    })
+    .unwrap();
+    let done = writes.commit(&guard, &mut Reads::none(), Some(&mut long), |(), _| true);
+    (matches!(found, Found::Unchanged), done.unwrap())
+}
+
+#[test]
+fn a_long_transaction_finds_changes_of_what_it_has_read() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        assert_eq!(long(kind, |_| ()), (true, true));
+        assert_eq!(long(kind, |handle| insert(handle, 2, 5)), (true, true));
+        assert_eq!(long(kind, |handle| insert(handle, 3, 5)), (true, true));
+        assert_eq!(long(kind, |handle| insert(handle, 1, 5)), (false, false));
+        assert_eq!(long(kind, |handle| add(handle, 1)), (false, false));
+        assert_eq!(long(kind, |handle| delete(handle, 1)), (false, false));
+        let world = World::default();
+        let emptied = |handle: Handle<'_>| handle.delete_all_objects(&world).unwrap();
+        assert_eq!(long(kind, emptied), (false, false));
+    }
+    let inserted = |key| long(Kind::OrderedSet, move |handle| insert(handle, key, 0));
+    assert_eq!(
+        [4, 5, 6, 7, 8].map(|key| inserted(key).1),
+        [true, false, false, false, true]
+    );
+    assert_eq!(long(Kind::OrderedSet, |handle| delete(handle, 6)), (true, true));
 }

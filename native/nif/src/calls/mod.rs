@@ -15,6 +15,7 @@
 //! | `select` | select, match and their kin, scan |
 //! | `select_terms` | match specifications over terms of the caller |
 //! | `transaction` | what `cats_transaction` calls |
+//! | `long` | reads of long transactions |
 //! | `snapshot` | taking a snapshot |
 //! | `tracing` | what `cats_trace` calls |
 //! | `manage` | new, delete/1, rename, whereis, give_away, claim, setopts, safe_fixtable, all |
@@ -40,6 +41,7 @@ pub mod contention;
 pub mod expiry;
 pub mod flights;
 pub mod info;
+pub mod long;
 pub mod manage;
 pub mod many;
 pub mod notices;

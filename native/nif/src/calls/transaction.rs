@@ -3,7 +3,10 @@
 //! A note says what a transaction has read: `{Table, Key, Objects}`, or `{Table, From, To, Down, Objects}` for a range of
 //! an ordered table. `From` and `To` are `[Key]` if the key belongs to the range, `{Key}` if not, or `[]` without a bound.
 //! A read returns `conflict` if a note does not hold any more.
+//!
+//! A [long](super::long) transaction gives `{Long, Notes}` in place of the notes.
 
+use super::long::{is_unchanged, long_of, read_key, read_range, Long};
 use super::*;
 use crate::layout::equal::equals_stored;
 use crate::vm::identical;
@@ -12,7 +15,7 @@ use cats_table::{inside, Range, Reads, Writes, WRITES_LIMIT};
 
 /// How often a call reads everything again because a place changed meanwhile. Then it counts as a conflict, although no
 /// value may have changed.
-const ATTEMPTS: usize = 50;
+pub(super) const ATTEMPTS: usize = 50;
 
 /// The most objects that a call compares on a scheduler, in all attempts.
 const COMPARED: usize = 500;
@@ -52,6 +55,9 @@ pub fn transaction_table(env: Env, &[named, right]: &[Term; 2]) -> Result<Term, 
 ///
 /// The key's place needs no mark: all notes hold from before it is read until after that.
 pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Term, Failure> {
+    if let Some(long) = long_of(env, notes)? {
+        return read_key(env, long, table, key);
+    }
     let guard = pin();
     let handle = find_for_transaction(env, &guard, table, LOOKUP)?;
     if notes.0 == NIL {
@@ -70,13 +76,16 @@ pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Te
 
 /// The first objects of a range of an ordered table, up to a limit, as they were when all notes held.
 pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Term; 6]) -> Result<Term, Failure> {
-    let guard = pin();
-    let handle = find_for_transaction(env, &guard, table, SCAN)?;
     let limit = match limit.small_integer() {
         Some(limit) if limit >= 1 => limit as usize,
         None if limit == atoms::infinity() => usize::MAX,
         _ => return Err(bad()),
     };
+    if let Some(long) = long_of(env, notes)? {
+        return read_range(env, long, table, (from, to, down), limit);
+    }
+    let guard = pin();
+    let handle = find_for_transaction(env, &guard, table, SCAN)?;
     with_range(env, handle, (from, to, down), |range| {
         read_with(env, &guard, notes, |reads, found| {
             Ok(handle.range_in(reads, range, limit, on_dirty_scheduler(), found)?)
@@ -93,6 +102,11 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
         Some(preferred) if preferred == keeper => inside::end(env.this_process().0),
         Some(other) => return Ok(env.tuple(&[atoms::preferred(), other])),
     }
+    let (long, notes) = match long_of(env, notes)? {
+        Some((long, notes)) => (Some(long), notes),
+        None => (None, notes),
+    };
+    let mut long = long.map(Long::lock);
     let guard = pin();
     let (mut reads, mut compared) = (Reads::none(), 0);
     // Only keys in a block need a room.
@@ -104,12 +118,19 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
     let mut covered = Covered::by(env, notes, count.writes);
     for _ in 0..ATTEMPTS {
         reads.clear();
+        // Once more with all places locked. Then there is little to look at.
+        if let Some(long) = &mut long {
+            if !is_unchanged(long, &guard)? {
+                return Ok(atoms::false_());
+            }
+        }
         let mut changes = Writes::none(on_dirty_scheduler());
         fill(env, &guard, writes, &mut rooms, &mut covered, &mut changes)?;
         if !observe(env, &guard, notes, covered.notes, &mut reads, &mut compared)? {
             return Ok(atoms::false_());
         }
-        if changes.commit(&guard, &mut reads, |noted, found| is_briefly_noted(env, found, noted))? {
+        let is_noted = |noted, found: Option<ObjectRef<'_>>| is_briefly_noted(env, found, noted);
+        if changes.commit(&guard, &mut reads, long.as_deref_mut(), is_noted)? {
             drop(changes);
             wake(env);
             return Ok(atoms::true_());
@@ -177,7 +198,12 @@ fn dismiss(keeper: Term) {
     }
 }
 
-fn find_for_transaction<'g>(env: Env<'g>, guard: &'g Guard, table: Term, want: Want) -> Result<Handle<'g>, Failure> {
+pub(super) fn find_for_transaction<'g>(
+    env: Env<'g>,
+    guard: &'g Guard,
+    table: Term,
+    want: Want,
+) -> Result<Handle<'g>, Failure> {
     let handle = find(env, guard, table, want)?;
     match handle.has_transactions() {
         true => Ok(handle),
@@ -211,13 +237,13 @@ fn read_with<'g>(
 }
 
 /// Whether a call that has compared so many objects may not compare more.
-fn is_long(compared: usize) -> bool {
+pub(super) fn is_long(compared: usize) -> bool {
     compared > COMPARED && !on_dirty_scheduler()
 }
 
 /// Reads again what is in the notes, except for those of these bits. Returns false if something has changed. Counts the objects that it
 /// compared.
-fn observe<'g>(
+pub(super) fn observe<'g>(
     env: Env<'g>,
     guard: &'g Guard,
     notes: Term,
@@ -275,7 +301,7 @@ fn observe<'g>(
 }
 
 /// The table of a note. Nothing if the caller may not read it any more: another process may have deleted it, for example.
-fn find_noted<'g>(env: Env<'g>, guard: &'g Guard, table: Term) -> Result<Option<Handle<'g>>, Failure> {
+pub(super) fn find_noted<'g>(env: Env<'g>, guard: &'g Guard, table: Term) -> Result<Option<Handle<'g>>, Failure> {
     match find_for_transaction(env, guard, table, READ) {
         Ok(handle) => Ok(Some(handle)),
         Err(Failure::Bad(_)) => Ok(None),
@@ -311,7 +337,7 @@ fn is_noted(env: Env, object: &ObjectRef<'_>, noted: Term) -> Result<bool, Failu
 }
 
 /// Lends a range of an ordered table.
-fn with_range<R>(
+pub(super) fn with_range<R>(
     env: Env,
     handle: Handle<'_>,
     (from, to, down): (Term, Term, Term),

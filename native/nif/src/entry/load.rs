@@ -7,6 +7,7 @@
 //! digest of the library's file: the linker gives the old image for a file that was replaced in place, and the digest tells.
 
 use crate::calls::contention::RECORDINGS;
+use crate::calls::long::LONG;
 use crate::calls::select::CURSORS;
 use crate::calls::snapshot::BEGINNINGS;
 use crate::calls::tracing::TRACES;
@@ -143,6 +144,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     let cursors = CURSORS.open(env).ok_or(Refusal::NoResourceType)?;
     let recordings = RECORDINGS.open(env).ok_or(Refusal::NoResourceType)?;
     let traces = TRACES.open(env).ok_or(Refusal::NoResourceType)?;
+    let long = LONG.open(env).ok_or(Refusal::NoResourceType)?;
     let beginnings = BEGINNINGS.open(env).ok_or(Refusal::NoResourceType)?;
     #[cfg(feature = "selftest")]
     {
@@ -155,6 +157,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     CURSORS.commit(cursors);
     RECORDINGS.commit(recordings);
     TRACES.commit(traces);
+    LONG.commit(long);
     BEGINNINGS.commit(beginnings);
     Ok(())
 }

@@ -69,6 +69,7 @@ atoms! {
     keep = "keep",
     keypos = "keypos",
     limit = "limit",
+    logged = "logged",
     mark = "$cats_failure",
     match_ = "match",
     match_delete = "match_delete",

@@ -188,6 +188,14 @@ impl<T: Value> Kind<T> {
         }
     }
 
+    /// An owner of the value that a reference stands for. Nothing for other terms.
+    pub fn owner(&self, env: Env, term: Term) -> Option<Owned<T>> {
+        let value = NonNull::from(self.get(env, term)?);
+        // SAFETY: the value is one of this kind, and the term keeps it alive. The owner gives the reference up.
+        unsafe { enif_keep_resource(value.as_ptr().cast()) };
+        Some(Owned(value))
+    }
+
     fn value_of<'a>(env: Env<'a>, term: Term, kind: *const ErlNifResourceType) -> Option<&'a T> {
         let mut object = MaybeUninit::uninit();
         // SAFETY: the VM checks that the term refers to an object of this type, and `own` filled it. The term keeps it

@@ -2,6 +2,7 @@
 
 pub(crate) mod copy;
 pub(crate) mod group;
+pub(crate) mod key;
 pub(crate) mod packed;
 pub(crate) mod schema;
 

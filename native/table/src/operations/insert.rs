@@ -9,6 +9,7 @@ use crate::table::options::Kind;
 use crate::table::store::limited::Planned;
 use crate::table::store::Store;
 use crate::table::{Handle, Table};
+use crate::write_log::NOBODY;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_term::lease::Request;
@@ -398,7 +399,7 @@ impl Handle<'_> {
         let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
         let planned = |i: usize| Planned::Put(incoming[i].body());
-        let result = store.update_many(self.guard, &probes, planned, |places| {
+        let result = store.update_many(self.guard, &probes, NOBODY, planned, |places| {
             self.still_named()?;
             if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {
                 return Ok(false);

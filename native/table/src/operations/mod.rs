@@ -7,6 +7,7 @@ mod detached;
 pub(crate) mod expiry;
 pub(crate) mod info;
 pub(crate) mod insert;
+pub(crate) mod long;
 pub(crate) mod lookup;
 pub(crate) mod number;
 pub(crate) mod order;

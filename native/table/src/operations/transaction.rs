@@ -15,12 +15,14 @@ use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
 use crate::object::{prefetch, refers, state, Object, ObjectRef};
 use crate::operations::insert::{Incoming, LIST_LIMIT};
+use crate::operations::long::{LongReads, Owner};
 use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::counters::Operation;
 use crate::table::store::leased::{deadline, is_past};
 use crate::table::store::limited::Planned;
 use crate::table::store::Store;
 use crate::table::{Handle, Table};
+use crate::write_log::{Author, NOBODY};
 use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};
@@ -67,6 +69,11 @@ impl<'g> Reads<'g> {
             stores: SmallVec::new(),
             deadline: NEVER,
         }
+    }
+
+    /// The earliest deadline of the objects that were read.
+    pub fn deadline(&self) -> u64 {
+        self.deadline
     }
 
     /// Forgets what was read.
@@ -304,11 +311,13 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
 
     /// Writes everything, if what was read still holds and no table was deleted or emptied meanwhile. Of the keys of which something was
     /// noted, `is_noted` tells whether it is what they have. It is called while their places are locked. Returns false, and writes
-    /// nothing, if not. Atomic, also against operations outside of transactions. After it the value is spent.
-    pub fn commit(
+    /// nothing, if not. Atomic, also against operations outside of transactions. After it the value is spent. `long` is what else the
+    /// transaction has read, if it is long.
+    pub fn commit<T: Owner>(
         &mut self,
         guard: &Guard,
         reads: &mut Reads<'g>,
+        mut long: Option<&mut LongReads<T>>,
         is_noted: impl Fn(N, Option<ObjectRef<'_>>) -> bool,
     ) -> Result<bool, Failure> {
         for table in &self.tables {
@@ -318,8 +327,26 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         // In one order for all commits. So two commits do not keep each other from finishing.
         self.tables.sort_unstable_by_key(|table| table.handle.table.serial());
         let writes = self.tables.iter().map(|table| table.changes.len()).sum();
-        let mut replaced = SmallVec::with_capacity(writes);
-        let done = commit_from(guard, &self.tables, reads, &is_noted, &mut Vec::new(), &mut replaced);
+        let (author, marked) = (
+            long.as_deref().map_or(NOBODY, LongReads::author),
+            !reads.marks.is_empty(),
+        );
+        // The log first: what it tells of holds until then, and what is marked holds from before until after that.
+        let mut holds = |held: &[HeldPlace]| {
+            let logged = long.as_mut().map_or(Ok(true), |long| long.hold(guard))?;
+            Ok(logged && reads.hold_beside(held))
+        };
+        let mut commit = Commit {
+            guard,
+            author,
+            holds: &mut holds,
+            is_noted,
+            marked,
+            held: Vec::new(),
+            replaced: SmallVec::with_capacity(writes),
+        };
+        let done = commit.carry_out(&self.tables);
+        let replaced = commit.replaced;
         if let Ok(true) = done {
             self.tables.iter().for_each(TableChanges::count);
         }
@@ -331,42 +358,55 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
     }
 }
 
-/// Locks the places of these tables, and those of the tables behind them while it holds the lock. When all are locked, asks whether
-/// the reads hold. If they do, each table is written before its locks are freed.
-fn commit_from<N: Copy>(
-    guard: &Guard,
-    tables: &[TableChanges<'_, '_, N>],
-    reads: &Reads<'_>,
-    is_noted: &impl Fn(N, Option<ObjectRef<'_>>) -> bool,
-    held: &mut Vec<HeldPlace>,
-    replaced: &mut Replaced,
-) -> Result<bool, Failure> {
-    let Some((table, rest)) = tables.split_first() else {
-        held.sort_unstable();
-        return Ok(reads.hold_beside(held));
-    };
-    let probes: SmallVec<[_; FEW]> = table.changes.iter().map(|(change, _)| change.probe()).collect();
-    let planned = |i: usize| match &table.changes[i].0 {
-        Change::Put(incoming) => Planned::Put(incoming.body()),
-        Change::Delete(_) => Planned::Remove,
-    };
-    let valid = table.store.update_many(guard, &probes, planned, |places| {
-        if !table.are_noted(places, is_noted) {
-            return Ok(false);
+/// A commit that is being carried out.
+struct Commit<'a, F> {
+    guard: &'a Guard,
+    author: Author,
+    /// Whether what was read holds. The places that the transaction writes are locked by it, and sorted.
+    holds: &'a mut dyn FnMut(&[HeldPlace]) -> Result<bool, Failure>,
+    is_noted: F,
+    /// Whether places that were read have marks.
+    marked: bool,
+    held: Vec<HeldPlace>,
+    replaced: Replaced,
+}
+
+impl<F> Commit<'_, F> {
+    /// Locks the places of these tables, and those of the tables behind them while it holds the lock. When all are locked, and in the logs
+    /// of their tables, asks whether the reads hold. If they do, each table is written before its locks are freed.
+    fn carry_out<N: Copy>(&mut self, tables: &[TableChanges<'_, '_, N>]) -> Result<bool, Failure>
+    where
+        F: Fn(N, Option<ObjectRef<'_>>) -> bool,
+    {
+        let Some((table, rest)) = tables.split_first() else {
+            self.held.sort_unstable();
+            return (self.holds)(&self.held);
+        };
+        let probes: SmallVec<[_; FEW]> = table.changes.iter().map(|(change, _)| change.probe()).collect();
+        let planned = |i: usize| match &table.changes[i].0 {
+            Change::Put(incoming) => Planned::Put(incoming.body()),
+            Change::Delete(_) => Planned::Remove,
+        };
+        let valid = table
+            .store
+            .update_many(self.guard, &probes, self.author, planned, |places| {
+                if !table.are_noted(places, &self.is_noted) {
+                    return Ok(false);
+                }
+                if self.marked {
+                    places.held(&mut self.held);
+                }
+                let valid = self.carry_out(rest)?;
+                if valid {
+                    table.write(places, &mut self.replaced);
+                }
+                Ok(valid)
+            })?;
+        if matches!(valid, Ok(true)) {
+            probes.iter().for_each(|probe| table.store.written(probe));
         }
-        if !reads.marks.is_empty() {
-            places.held(held);
-        }
-        let valid = commit_from(guard, rest, reads, is_noted, held, replaced)?;
-        if valid {
-            table.write(places, replaced);
-        }
-        Ok(valid)
-    })?;
-    if matches!(valid, Ok(true)) {
-        probes.iter().for_each(|probe| table.store.written(probe));
+        valid
     }
-    valid
 }
 
 impl<N: Copy> TableChanges<'_, '_, N> {

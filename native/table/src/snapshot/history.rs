@@ -41,8 +41,10 @@ pub(super) static CHAINS: LazyLock<Exclusive<Vec<Weak<Node>>>> = LazyLock::new(E
 const ABANDONED: usize = 1;
 /// Bit of the word of a history: the contents have [flights](crate::flights), of which writers must know.
 const AWAITED: usize = 2;
+/// Bit of the word of a history: the contents have a [log](crate::write_log) that somebody reads.
+const LOGGED: usize = 4;
 /// The bits beside the address.
-const BITS: usize = ABANDONED | AWAITED;
+const BITS: usize = ABANDONED | AWAITED | LOGGED;
 
 /// The newest node of some contents, or null. With the bits of [`BITS`].
 #[derive(Default)]
@@ -123,14 +125,29 @@ impl History {
 
     /// Whether there are flights.
     pub fn is_awaited(&self) -> bool {
-        // Acquire pairs with the Release in `set_awaited`.
+        // Acquire pairs with the AcqRel in `set_bit`.
         self.0.load(Ordering::Acquire).addr() & AWAITED != 0
     }
 
     /// Notes whether there are flights. The caller holds their lock.
     pub fn set_awaited(&self, awaited: bool) {
-        let bit = if awaited { AWAITED } else { 0 };
-        let set = |word: *mut Node| Some(word.map_addr(|address| address & !AWAITED | bit));
+        self.set_bit(AWAITED, awaited);
+    }
+
+    /// Whether somebody reads the log.
+    pub fn is_logged(&self) -> bool {
+        // Acquire pairs with the AcqRel in `set_bit`.
+        self.0.load(Ordering::Acquire).addr() & LOGGED != 0
+    }
+
+    /// Notes whether somebody reads the log. The caller holds its number of readers.
+    pub fn set_logged(&self, logged: bool) {
+        self.set_bit(LOGGED, logged);
+    }
+
+    fn set_bit(&self, bit: usize, to: bool) {
+        let to = if to { bit } else { 0 };
+        let set = |word: *mut Node| Some(word.map_addr(|address| address & !bit | to));
         // AcqRel: as in `set_newest`. It never fails, as `set` always returns a word.
         _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
     }

@@ -3,13 +3,16 @@
 
 use cats_sync::epoch::Guard;
 use cats_table::{
-    Access, Addition, Collect, CounterOp, Direction, ElementOp, Failure, Handle, Host, Kind, Number, Object, ObjectRef,
-    OptionItem, Probe, Registry, Right, Table, Time, Tuple, Words, WriteConcurrency,
+    Access, Addition, Collect, CounterOp, Direction, ElementOp, Failure, Handle, Host, Kind, LongReads, Number, Object,
+    ObjectRef, OptionItem, Probe, Registry, Right, Table, Time, Tuple, Words, WriteConcurrency,
 };
 use cats_term::{Block, Builder, NewElement, TermRef, View};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
+
+/// What a commit of a transaction that is not long gets.
+pub const SHORT: Option<&mut LongReads<Arc<Table>>> = None;
 
 /// Sets a flag in the end, even if the test fails.
 pub struct SetAtEnd<'a>(pub &'a AtomicBool);

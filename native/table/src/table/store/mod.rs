@@ -15,6 +15,7 @@ use crate::object::{body_bytes, more_bytes, ObjectRef};
 use crate::snapshot::history::{History, Writer};
 use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
+use crate::write_log::{Author, Chain, Log, WriteLog, NOBODY};
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
@@ -63,6 +64,8 @@ pub struct Store {
     history: History,
     /// The keys that objects are being made for.
     flights: Flights,
+    /// The keys that are written while long transactions read.
+    log: WriteLog,
 }
 
 #[cfg(debug_assertions)]
@@ -76,12 +79,14 @@ impl Drop for Store {
     }
 }
 
-/// What a writer has to do besides, as there is a snapshot or a flight.
+/// What a writer has to do besides, as there is a snapshot, a flight or a long transaction.
 struct Watch<'g> {
     /// The writer, and whether it must keep what the key has.
     writer: Option<(Writer<'g>, bool)>,
     /// Whether there are flights.
     awaited: bool,
+    /// The log, if somebody reads it.
+    log: Option<&'g Log>,
 }
 
 /// Where a call of [`Store::approach`] came to, for engines in which finding it again takes long.
@@ -185,6 +190,7 @@ impl Store {
             setup,
             history: History::default(),
             flights: Flights::default(),
+            log: WriteLog::default(),
         })
     }
 
@@ -196,6 +202,7 @@ impl Store {
             setup: None,
             history: History::default(),
             flights: Flights::default(),
+            log: WriteLog::default(),
         }
     }
 
@@ -215,6 +222,19 @@ impl Store {
 
     pub(crate) fn flights(&self) -> &Flights {
         &self.flights
+    }
+
+    pub(crate) fn log(&self) -> &WriteLog {
+        &self.log
+    }
+
+    /// The log, if somebody reads it.
+    #[inline]
+    fn wanted_log(&self) -> Option<&Log> {
+        match self.history.is_logged() {
+            true => self.log.wanted(&self.history),
+            false => None,
+        }
     }
 
     /// The contents that all blank tables with this default engine share. They are empty and are only read. So the position of the key
@@ -794,11 +814,7 @@ impl Store {
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        if let Some(writer) = self.writer(guard, probe)? {
-            let watch = Watch {
-                writer: Some(writer),
-                awaited: false,
-            };
+        if let Some(watch) = self.watch(guard, probe, false)? {
             return self.update_watched(watch, guard, probe, present, change);
         }
         let probe = probe.erase();
@@ -829,7 +845,7 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if let Some(watch) = self.watch(guard, probe)? {
+        if let Some(watch) = self.watch(guard, probe, true)? {
             return self.update_watched(watch, guard, probe, false, change);
         }
         let probe = probe.erase();
@@ -884,7 +900,7 @@ impl Store {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if let Some(watch) = self.watch(guard, probe)? {
+        if let Some(watch) = self.watch(guard, probe, true)? {
             return self.update_present_watched(watch, guard, probe, change);
         }
         let probe = probe.erase();
@@ -895,20 +911,21 @@ impl Store {
         }
     }
 
-    /// What a writer of this key has to do besides.
+    /// What a writer of this key has to do besides. It looks at flights if they `may` be awaited.
     #[inline(always)]
-    fn watch<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>) -> Result<Option<Watch<'g>>, Busy> {
+    fn watch<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>, may: bool) -> Result<Option<Watch<'g>>, Busy> {
         match self.history.is_watched() {
-            true => self.watch_closely(guard, probe),
+            true => self.watch_closely(guard, probe, may),
             false => Ok(None),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn watch_closely<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>) -> Result<Option<Watch<'g>>, Busy> {
-        let (writer, awaited) = (self.writer(guard, probe)?, self.history.is_awaited());
-        Ok((writer.is_some() || awaited).then_some(Watch { writer, awaited }))
+    fn watch_closely<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>, may: bool) -> Result<Option<Watch<'g>>, Busy> {
+        let (writer, log) = (self.writer(guard, probe)?, self.wanted_log());
+        let awaited = may && self.history.is_awaited();
+        Ok((writer.is_some() || awaited || log.is_some()).then_some(Watch { writer, awaited, log }))
     }
 
     /// See [`keeping_writer`](Self::keeping_writer). `None` if there is no snapshot, or if it is known without a search that nothing need be
@@ -951,7 +968,7 @@ impl Store {
         Ok((keep || writer.is_inside()).then_some((writer, keep)))
     }
 
-    /// [`update_plain`](Self::update_plain) of contents that have snapshots or flights. `present` says that `change` does nothing without
+    /// [`update_plain`](Self::update_plain) of contents that have snapshots, flights or a log. `present` says that `change` does nothing without
     /// an entry. A deletion is such a change. It ends a flight also if there is nothing to delete.
     #[cold]
     #[inline(never)]
@@ -964,7 +981,13 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let (mut change, mut result, mut wrote) = (Some(change), None, present);
+        let mut logged = watch
+            .log
+            .map(|log| (log, Chain::new(NOBODY, self.is_ordered(), [probe.erase()].into_iter())));
         let mut step = |entry: Option<Entry>| {
+            if let Some((log, chain)) = logged.take().filter(|_| entry.is_some() || !present) {
+                log.add(chain);
+            }
             let change = change.take().expect("an engine runs a change once");
             let (step, value) = noting(&mut wrote, change(entry));
             result = Some(value);
@@ -981,7 +1004,7 @@ impl Store {
         Ok(result.expect("an engine runs a change"))
     }
 
-    /// [`update_present_plain`](Self::update_present_plain) of contents that have snapshots or flights.
+    /// [`update_present_plain`](Self::update_present_plain) of contents that have snapshots, flights or a log.
     #[cold]
     #[inline(never)]
     fn update_present_watched<R: Default>(
@@ -1021,18 +1044,25 @@ impl Store {
         }
     }
 
-    /// [`update_many`](Self::update_many) of contents that have snapshots.
+    /// [`update_many`](Self::update_many) of contents that have snapshots or a log.
     #[cold]
     #[inline(never)]
     fn update_many_watched<R>(
         &self,
         guard: &Guard,
         probes: &[&Probe<'static>],
+        author: Author,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         let writer = Writer::enter(&self.history, guard)?;
+        let logged = self
+            .wanted_log()
+            .map(|log| (log, Chain::new(author, self.is_ordered(), probes.iter().copied())));
         let step = |places: &mut dyn Locked| {
             writer.keep_all(probes, places)?;
+            if let Some((log, chain)) = logged {
+                log.add(chain);
+            }
             Ok(change(places))
         };
         match self.default_engine() {
@@ -1070,20 +1100,22 @@ impl Store {
         }
     }
 
-    /// See [`Engine::update_many`]. `planned` tells what the change may do in each place.
+    /// See [`Engine::update_many`]. `planned` tells what the change may do in each place. Before it runs, all keys are in the log, if somebody
+    /// reads that.
     pub fn update_many<R>(
         &self,
         guard: &Guard,
         probes: &[&Probe<'static>],
+        author: Author,
         planned: impl Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
         match &self.structure {
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
-                self.update_many_leased(leases, guard, probes, &planned, change)
+                self.update_many_leased(leases, guard, probes, author, &planned, change)
             }
-            _ => self.update_many_as_it_is(guard, probes, change),
+            _ => self.update_many_as_it_is(guard, probes, author, change),
         }
     }
 
@@ -1126,6 +1158,7 @@ impl Store {
         leases: &Leases,
         guard: &Guard,
         probes: &[&Probe<'static>],
+        author: Author,
         planned: &dyn Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
@@ -1137,7 +1170,7 @@ impl Store {
             self.prepay(guard, probes, planned, paying, &mut lasting)?;
         }
         loop {
-            let done = self.update_many_as_it_is(guard, probes, |places| {
+            let done = self.update_many_as_it_is(guard, probes, author, |places| {
                 if let Some(paying) = &mut paying {
                     let lasts = |i: &usize| lasting.as_ref().is_none_or(|lasting: &Vec<bool>| lasting[*i]);
                     let price = |old: &dyn Fn(usize) -> Option<Entry>| -> i64 {
@@ -1232,11 +1265,12 @@ impl Store {
         &self,
         guard: &Guard,
         probes: &[&Probe<'static>],
+        author: Author,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         let is_other = matches!(self.structure, Structure::Other(_));
         if self.history.is_watched() && !is_other {
-            return self.update_many_watched(guard, probes, change);
+            return self.update_many_watched(guard, probes, author, change);
         }
         match &self.structure {
             Structure::Hash(engine) | Structure::LeasedHash(engine, _) => engine.update_many(guard, probes, change),

@@ -1,0 +1,399 @@
+//! The log of the keys that are written in some contents while long transactions read them.
+//!
+//! Source: Spear, Michael and von Praun, "RingSTM: scalable transactions with a single atomic instruction", SPAA 2008. There the log has the
+//! transactions of the whole program, in a ring of filters. Here it has the keys of one table, and also those of writers outside of
+//! transactions.
+//!
+//! A writer adds a key while it holds the lock of its place, and before it changes anything. A reader keeps the end of the log up to which
+//! nothing that it has read was written. To look again, it takes the new end and goes through what lies between. If its keys are not among
+//! that, none of them was changed before it took the new end. So a look costs what others have written, not what was read.
+//!
+//! ```text
+//! reader ----> write --> write --> write <---- last
+//! ```
+//!
+//! Each write counts who refers to it: the one before it, the log's `last`, and readers. So what all readers have passed is freed.
+//!
+//! Nothing is added while there are no readers: a bit of the contents' [history](crate::snapshot::history::History), which writers look at
+//! anyway, says so. A writer that has looked before it was set may still be at work. So a reader relies on the log when the guards of
+//! the [moment](Moment) at which it began have ended.
+
+use crate::object::key::Key;
+use crate::object::schema::Probe;
+use crate::registry::exclusive::Exclusive;
+use crate::snapshot::history::History;
+use cats_sync::epoch::Moment;
+use cats_sync::facade::{fence, spin_loop, store_load_fence, yield_now, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::Busy;
+use std::ptr::{self, null_mut};
+use std::sync::Arc;
+
+/// Who has written: a number of a transaction, or [`NOBODY`].
+pub type Author = u64;
+
+/// An author that no reader leaves out.
+pub const NOBODY: Author = 0;
+
+/// In place of the word of a key. No key has it.
+const NO_KEY: u64 = 0;
+
+/// The most writes that a log has, besides those of transactions. Then readers fail.
+const MOST: usize = 1 << 16;
+
+/// How often a reader looks whether the next write is there.
+const SPINS: usize = if cfg!(any(loom, shuttle)) { 3 } else { 1000 };
+
+/// One write.
+pub struct Write {
+    next: AtomicPtr<Write>,
+    /// How many refer to it.
+    count: AtomicUsize,
+    author: Author,
+    /// The word of the key's probe.
+    word: u64,
+    /// In an ordered table.
+    key: Option<Arc<Key>>,
+}
+
+impl Write {
+    /// A write that only stands for a place in the log. It has one reference.
+    fn of_no_key() -> *mut Self {
+        Box::into_raw(Box::new(Self {
+            next: AtomicPtr::new(null_mut()),
+            count: AtomicUsize::new(1),
+            author: NOBODY,
+            word: NO_KEY,
+            key: None,
+        }))
+    }
+
+    pub fn word(&self) -> u64 {
+        self.word
+    }
+
+    pub fn key(&self) -> Option<&Arc<Key>> {
+        self.key.as_ref()
+    }
+}
+
+/// Writes that are not in the log yet, linked.
+pub struct Chain {
+    first: *mut Write,
+    last: *mut Write,
+    length: usize,
+    author: Author,
+}
+
+impl Chain {
+    /// The writes of these keys. To be made before their places are locked.
+    pub fn new<'a>(author: Author, ordered: bool, probes: impl Iterator<Item = &'a Probe<'static>>) -> Self {
+        let (mut first, mut last, mut length) = (null_mut(), null_mut::<Write>(), 0);
+        for probe in probes {
+            let write = Box::into_raw(Box::new(Write {
+                next: AtomicPtr::new(null_mut()),
+                count: AtomicUsize::new(1),
+                author,
+                word: probe.word(),
+                key: ordered.then(|| Arc::new(Key::own(probe.term(), true))),
+            }));
+            match length {
+                0 => first = write,
+                // SAFETY: it was made here, and nobody else knows it. Relaxed: likewise.
+                _ => unsafe { (*last).next.store(write, Ordering::Relaxed) },
+            }
+            (last, length) = (write, length + 1);
+        }
+        Self {
+            first,
+            last,
+            length,
+            author,
+        }
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // SAFETY: the chain owns its first write, unless that is null.
+        unsafe { release(self.first) };
+    }
+}
+
+/// Gives up a reference to a write. Returns how many writes were freed.
+///
+/// # Safety
+/// The caller has the reference, or the pointer is null.
+unsafe fn release(mut write: *mut Write) -> usize {
+    let mut freed = 0;
+    // SAFETY: what is referred to lives. The last one that gives a reference up frees it, and has its reference to the next one then.
+    unsafe {
+        // Release pairs with the fence: all uses are over before it is freed.
+        while !write.is_null() && (*write).count.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            let mut gone = Box::from_raw(write);
+            write = *gone.next.get_mut();
+            freed += 1;
+        }
+    }
+    freed
+}
+
+/// See the module's documentation.
+pub struct Log {
+    last: AtomicPtr<Write>,
+    /// How many writes there are.
+    length: AtomicUsize,
+    /// How many readers there are. Held to set or clear the bit of the history: it is set if there are readers.
+    readers: Exclusive<usize>,
+    /// How often a write was not added, because there were too many.
+    lost: AtomicU64,
+}
+
+// SAFETY: writes are shared by counted references, and a key is not changed after it was made.
+unsafe impl Send for Log {}
+// SAFETY: as above.
+unsafe impl Sync for Log {}
+
+impl Log {
+    fn new() -> Self {
+        Self {
+            last: AtomicPtr::new(Write::of_no_key()),
+            length: AtomicUsize::new(1),
+            readers: Exclusive::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds writes. Their places are locked, and nothing was changed yet.
+    pub fn add(&self, mut chain: Chain) {
+        if chain.length == 0 {
+            return;
+        }
+        // Relaxed: a bound for memory.
+        if chain.author == NOBODY && self.length.load(Ordering::Relaxed) >= MOST {
+            // SeqCst: as the swap below.
+            self.lost.fetch_add(1, Ordering::SeqCst);
+            return;
+        }
+        self.link(
+            std::mem::replace(&mut chain.first, null_mut()),
+            chain.last,
+            chain.length,
+        );
+    }
+
+    /// Puts linked writes behind the last one. They are this thread's own, with a reference to the first.
+    fn link(&self, first: *mut Write, last: *mut Write, length: usize) {
+        // Relaxed: a count.
+        self.length.fetch_add(length, Ordering::Relaxed);
+        // SAFETY: nobody else knows it yet. Relaxed: likewise. The reference is that of `self.last`.
+        unsafe { (*last).count.fetch_add(1, Ordering::Relaxed) };
+        // SeqCst pairs with the load in `look`, between two transactions that have both added what they write: one of them sees what the
+        // other has added. Acquire and Release: whoever follows sees the writes.
+        let before = self.last.swap(last, Ordering::SeqCst);
+        // SAFETY: `last` had a reference to it, which is this thread's now.
+        unsafe {
+            // Release pairs with the Acquire in `look`.
+            (*before).next.store(first, Ordering::Release);
+            self.release(before);
+        }
+        store_load_fence();
+    }
+
+    /// # Safety
+    /// As for [`release`].
+    unsafe fn release(&self, write: *mut Write) {
+        // SAFETY: as the caller promises.
+        let freed = unsafe { release(write) };
+        // Relaxed: a count.
+        self.length.fetch_sub(freed, Ordering::Relaxed);
+    }
+
+    /// About how many writes there are.
+    pub fn length(&self) -> usize {
+        self.length.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        // SAFETY: `last` has a reference.
+        unsafe { release(*self.last.get_mut()) };
+    }
+}
+
+/// What a reader has found.
+pub enum Look {
+    /// It has been shown all writes up to the end that the log had meanwhile.
+    Unchanged,
+    /// `show` has returned false, or writes are missing.
+    Changed,
+    /// There were more writes than it may be shown at once.
+    Unfinished,
+}
+
+/// A reader of a log.
+pub struct Reader {
+    log: Arc<Log>,
+    /// The last write that it has seen.
+    at: *mut Write,
+    lost: u64,
+    began: Moment,
+    /// Whether it counts as a reader.
+    reads: bool,
+}
+
+// SAFETY: it owns a reference to the write.
+unsafe impl Send for Reader {}
+
+impl Reader {
+    fn new(log: Arc<Log>, history: &History) -> Result<Self, Busy> {
+        log.readers.with(|readers| {
+            *readers += 1;
+            history.set_logged(true);
+        })?;
+        // A write of its own gives it a place in the log.
+        let at = Write::of_no_key();
+        // SAFETY: nobody else knows it. Relaxed: likewise. The reference is that of the reader.
+        unsafe { (*at).count.fetch_add(1, Ordering::Relaxed) };
+        // SeqCst: as in `look`.
+        let lost = log.lost.load(Ordering::SeqCst);
+        log.link(at, at, 1);
+        Ok(Self {
+            log,
+            at,
+            lost,
+            began: Moment::now(),
+            reads: true,
+        })
+    }
+
+    /// Reads no more: from now on nothing is added for it. What it has not seen is freed when it is dropped.
+    pub fn quit(&mut self) {
+        while self.reads && self.log.readers.with(|readers| *readers -= 1).is_err() {
+            yield_now();
+        }
+        self.reads = false;
+    }
+
+    /// Whether all writes since it began are in the log. The caller has no guard from before.
+    pub fn is_complete(&self) -> bool {
+        self.began.is_past()
+    }
+
+    /// Whether this is the log that it reads.
+    pub fn reads(&self, log: &WriteLog) -> bool {
+        ptr::eq(log.get(), Arc::as_ptr(&self.log))
+    }
+
+    /// About how many writes there are to look at, at most.
+    pub fn behind(&self) -> usize {
+        self.log.length()
+    }
+
+    /// Shows the writes since the last look that are not of this author, up to `most` of them.
+    pub fn look(&mut self, author: Author, most: usize, mut show: impl FnMut(&Write) -> bool) -> Result<Look, Busy> {
+        store_load_fence();
+        // SeqCst: see `Log::link`.
+        let end = self.log.last.load(Ordering::SeqCst);
+        // SeqCst: as above. What was not added is counted before it is changed.
+        if self.log.lost.load(Ordering::SeqCst) != self.lost {
+            return Ok(Look::Changed);
+        }
+        let (mut spins, mut left) = (0, most);
+        while self.at != end {
+            // SAFETY: the reader has a reference to where it is, and a write has one to the next.
+            unsafe {
+                // Acquire pairs with the Release in `link`.
+                let next = (*self.at).next.load(Ordering::Acquire);
+                if next.is_null() {
+                    if spins == SPINS {
+                        return Err(Busy);
+                    }
+                    spins += 1;
+                    spin_loop();
+                    continue;
+                }
+                if left == 0 {
+                    return Ok(Look::Unfinished);
+                }
+                left -= 1;
+                if (*next).word != NO_KEY && (*next).author != author && !show(&*next) {
+                    return Ok(Look::Changed);
+                }
+                // Relaxed: the write before it keeps it alive.
+                (*next).count.fetch_add(1, Ordering::Relaxed);
+                self.log.release(std::mem::replace(&mut self.at, next));
+            }
+        }
+        Ok(Look::Unchanged)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.quit();
+        // SAFETY: the reader has a reference to where it is.
+        unsafe { self.log.release(self.at) };
+    }
+}
+
+/// The log of some contents, made for its first reader.
+#[derive(Default)]
+pub struct WriteLog(AtomicPtr<Log>);
+
+impl Drop for WriteLog {
+    fn drop(&mut self) {
+        let log = *self.0.get_mut();
+        if !log.is_null() {
+            // SAFETY: `read` made it of a counted reference.
+            drop(unsafe { Arc::from_raw(log) });
+        }
+    }
+}
+
+impl WriteLog {
+    fn get(&self) -> *const Log {
+        // Acquire pairs with the Release in `read`.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Begins to read. The history is that of the same contents.
+    pub fn read(&self, history: &History) -> Result<Reader, Busy> {
+        if self.get().is_null() {
+            let log = Arc::into_raw(Arc::new(Log::new())).cast_mut();
+            // AcqRel pairs with `get`.
+            let made = self
+                .0
+                .compare_exchange(null_mut(), log, Ordering::AcqRel, Ordering::Acquire);
+            if made.is_err() {
+                // SAFETY: nobody else knows it.
+                drop(unsafe { Arc::from_raw(log) });
+            }
+        }
+        let log = self.get();
+        // SAFETY: it is not null, and lives as long as the contents.
+        let log = unsafe {
+            Arc::increment_strong_count(log);
+            Arc::from_raw(log)
+        };
+        Reader::new(log, history)
+    }
+
+    /// The log, if it has readers, for a writer that has seen the bit. Clears the bit if there are none.
+    pub fn wanted(&self, history: &History) -> Option<&Log> {
+        // SAFETY: it lives as long as the contents.
+        let log = unsafe { self.get().as_ref() }?;
+        let is_unwanted = |readers: &mut usize| {
+            if *readers == 0 {
+                history.set_logged(false);
+            }
+            *readers == 0
+        };
+        // A reader that begins after this waits for the writer's guard.
+        match log.readers.try_with(is_unwanted) {
+            Some(true) => None,
+            _ => Some(log),
+        }
+    }
+}

@@ -546,33 +546,34 @@ with_write(Key, Objects, #state{run = Run, tables = Tables, notes = Notes, write
 
 %% The next key that the transaction sees, from what is in the table and what the transaction has written.
 step(Table, From, Down, Called) ->
-    State = ordered(Table, Called),
-    Own = [Key || {_, Key, [_]} <- all_written(State), is_beyond(Key, From, Down)],
-    Nearest = case {Own, Down} of
-                  {[], _} -> none;
-                  {_, false} -> {key, hd(Own)};
-                  {_, true} -> {key, lists:last(Own)}
-              end,
-    step_on(From, Down, Nearest, State, Called).
+    #state{tables = [#table{tid = Tid} | _], writes = Writes} = State = ordered(Table, Called),
+    step_on(From, Down, cats_writes:nearest(Tid, From, Down, Writes), State, Called).
 
-step_on(From, Down, Nearest, State, Called) ->
-    {Objects, NewState} = neighbour(From, Down, State, Called),
+step_on(From, Down, Nearest, #state{tables = [#table{tid = Tid, type = Type, position = Position} | _]} = State, Called) ->
+    {Begin, Objects, #state{writes = Writes} = NewState} =
+        case cats_writes:skip(Tid, From, Down, State#state.writes) of
+            finished -> {From, [], State};
+            Skipped -> neighbour(Skipped, Down, State, Called)
+        end,
     case {Objects, Nearest} of
         {[], none} ->
             '$end_of_table';
         {[], {key, Key}} ->
             Key;
         {[Object], _} ->
-            #state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes} = NewState,
             Key = element(Position, Object),
             case Nearest of
                 {key, Own} when not Down, Own =< Key; Down, Own >= Key ->
                     Own;
                 _ ->
                     case cats_writes:find(Tid, Type, Key, Writes) of
-                        none -> Key;
+                        none ->
+                            Key;
                         %% Deleted by the transaction itself.
-                        _ -> step_on({Key}, Down, Nearest, NewState, Called)
+                        _ ->
+                            Passed = NewState#state{writes = cats_writes:pass(Tid, Begin, Key, Down, Writes)},
+                            put(?STATE, Passed),
+                            step_on({Key}, Down, Nearest, Passed, Called)
                     end
             end
     end.
@@ -580,33 +581,24 @@ step_on(From, Down, Nearest, State, Called) ->
 %% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps
 %% over them without reading them again.
 neighbour(From, Down, #state{tables = [#table{tid = Tid} | _], notes = Notes} = State, Called) ->
-    case stepped(Tid, From, Down, Notes) of
-        none -> stored(From, [], Down, 1, State, Called);
-        Objects -> {Objects, State}
-    end.
+    {Objects, NewState} = case stepped(Tid, From, Down, Notes) of
+                              none -> stored(From, [], Down, 1, State, Called);
+                              Noted -> {Noted, State}
+                          end,
+    {From, Objects, NewState}.
 
 %% The first object of a range that was read before.
 stepped(Tid, From, Down, [{Tid, From, _To, Down, Objects} | _]) -> lists:sublist(Objects, 1);
 stepped(Tid, From, Down, [_ | Notes]) -> stepped(Tid, From, Down, Notes);
 stepped(_Tid, _From, _Down, []) -> none.
 
-is_beyond(_Key, [], _Down) -> true;
-is_beyond(Key, {From}, false) -> Key > From;
-is_beyond(Key, {From}, true) -> Key < From.
-
-%% What the transaction has written to the first table, an `ordered_set', in order.
-all_written(#state{tables = [#table{tid = Tid} | _], writes = Writes}) -> cats_writes:in_order(Tid, Writes).
-
 %% All objects of a range that the transaction sees.
 all_between(From, To, State, Called) ->
-    {Stored, #state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes} = NewState} =
+    {Stored, #state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes}} =
         stored(From, To, false, infinity, State, Called),
-    Own = [Object || {_, Key, [Object]} <- all_written(NewState), is_between(Key, From, To)],
+    Own = cats_writes:between(Tid, From, To, Writes),
     Other = [Object || Object <- Stored, cats_writes:find(Tid, Type, element(Position, Object), Writes) =:= none],
     lists:merge(fun(A, B) -> element(Position, A) =< element(Position, B) end, Own, Other).
-
-is_between(Key, From, To) ->
-    (From =:= [] orelse hd(From) =< Key) andalso (To =:= [] orelse Key =< hd(To)).
 
 %% Objects of a range as they are in the table.
 stored(From, To, Down, Limit, #state{compared = Compared, long = none} = State, Called) when Compared >= ?COMPARED ->

@@ -6,7 +6,7 @@
 %% of a map.
 -module(cats_writes).
 
--export([none/0, put/3, find/4, all/1, in_order/2]).
+-export([none/0, put/3, find/4, all/1, nearest/4, between/4, pass/5, skip/4]).
 
 -export_type([writes/0, write/0]).
 
@@ -16,9 +16,24 @@
 -type write() :: {reference(), Key :: term(), [Object :: tuple()]}.
 %% The objects that a key shall have: none or one.
 
+%% The writes to an `ordered_set'.
+-record(ordered, {
+    all = gb_trees:empty() :: gb_trees:tree(Key :: term(), write()),
+    %% Those of them that put an object.
+    puts = gb_trees:empty() :: gb_trees:tree(Key :: term(), Object :: tuple()),
+    %% Where the table has no other keys than those that are deleted here: the last place of each run, and its first.
+    runs = gb_trees:empty() :: gb_trees:tree(place(), place())
+}).
+
+-type from() :: [] | {Key :: term()}.
+%% Behind which a step begins: an end of the table, or a key.
+
+-type place() :: {0, []} | {1, Key :: term()} | {2, []}.
+%% The beginning of the table, a key, or the end.
+
 -opaque writes() :: [write()] | #{reference() => of_table()}.
 
--type of_table() :: {set, #{Key :: term() => write()}} | {ordered_set, gb_trees:tree(Key :: term(), write())}.
+-type of_table() :: {set, #{Key :: term() => write()}} | #ordered{}.
 
 %% @doc Nothing is written.
 -spec none() -> writes().
@@ -37,14 +52,21 @@ put(Write, TypeOf, Writes) ->
 put_in_table({Tid, Key, _} = Write, TypeOf, Tables) ->
     OfTable = case Tables of
                   #{Tid := {set, Map}} -> {set, Map#{Key => Write}};
-                  #{Tid := {ordered_set, Tree}} -> {ordered_set, gb_trees:enter(Key, Write, Tree)};
+                  #{Tid := #ordered{} = Ordered} -> put_in_order(Write, Ordered);
                   #{} ->
                       case TypeOf(Tid) of
                           set -> {set, #{Key => Write}};
-                          ordered_set -> {ordered_set, gb_trees:enter(Key, Write, gb_trees:empty())}
+                          ordered_set -> put_in_order(Write, #ordered{})
                       end
               end,
     Tables#{Tid => OfTable}.
+
+put_in_order({_, Key, Objects} = Write, #ordered{all = All, puts = Puts} = Ordered) ->
+    NewPuts = case Objects of
+                  [Object] -> gb_trees:enter(Key, Object, Puts);
+                  [] -> gb_trees:delete_any(Key, Puts)
+              end,
+    Ordered#ordered{all = gb_trees:enter(Key, Write, All), puts = NewPuts}.
 
 %% @doc The objects that a key of a table of this type shall have, if it is written.
 -spec find(reference(), cats:table_type(), Key :: term(), writes()) -> [Object :: tuple()] | none.
@@ -54,8 +76,8 @@ find(Tid, set, Key, Writes) when is_list(Writes) -> find_exactly(Tid, Key, Write
 find(Tid, _Type, Key, Tables) ->
     case Tables of
         #{Tid := {set, #{Key := {_, _, Objects}}}} -> Objects;
-        #{Tid := {ordered_set, Tree}} ->
-            case gb_trees:lookup(Key, Tree) of
+        #{Tid := #ordered{all = All}} ->
+            case gb_trees:lookup(Key, All) of
                 {value, {_, _, Objects}} -> Objects;
                 none -> none
             end;
@@ -76,14 +98,122 @@ all(Writes) when is_list(Writes) -> Writes;
 all(Tables) -> lists:append([values(OfTable) || {_, OfTable} <- maps:to_list(Tables)]).
 
 values({set, Map}) -> maps:values(Map);
-values({ordered_set, Tree}) -> gb_trees:values(Tree).
+values(#ordered{all = All}) -> gb_trees:values(All).
 
-%% @doc The writes to an `ordered_set', in the order of their keys.
--spec in_order(reference(), writes()) -> [write()].
-in_order(Tid, Writes) when is_list(Writes) ->
-    lists:sort(fun({_, A, _}, {_, B, _}) -> A =< B end, [Write || {Written, _, _} = Write <- Writes, Written =:= Tid]);
-in_order(Tid, Tables) ->
+%% @doc The first key behind this place, or before it if `Down', at which an object is put into an `ordered_set'.
+%%
+%% Takes `O(log N)' for `N' writes, but `O(N)' before a key.
+-spec nearest(reference(), from(), Down :: boolean(), writes()) -> {key, Key :: term()} | none.
+nearest(Tid, From, Down, Tables) when is_map(Tables) ->
     case Tables of
-        #{Tid := OfTable} -> values(OfTable);
+        #{Tid := #ordered{puts = Puts}} -> nearest_put(From, Down, Puts);
+        #{} -> none
+    end;
+nearest(Tid, From, Down, Writes) ->
+    Keys = [Key || {Written, Key, [_]} <- Writes, Written =:= Tid, is_beyond(Key, From, Down)],
+    case {Keys, Down} of
+        {[], _} -> none;
+        {_, false} -> {key, lists:min(Keys)};
+        {_, true} -> {key, lists:max(Keys)}
+    end.
+
+nearest_put([], Down, Puts) ->
+    case {gb_trees:is_empty(Puts), Down} of
+        {true, _} -> none;
+        {false, false} -> {key, element(1, gb_trees:smallest(Puts))};
+        {false, true} -> {key, element(1, gb_trees:largest(Puts))}
+    end;
+nearest_put({From}, false, Puts) ->
+    case gb_trees:next(gb_trees:iterator_from(From, Puts)) of
+        {Key, _, _} when Key > From -> {key, Key};
+        {_, _, Rest} ->
+            case gb_trees:next(Rest) of
+                {Key, _, _} -> {key, Key};
+                none -> none
+            end;
+        none -> none
+    end;
+nearest_put({From}, true, Puts) ->
+    case lists:takewhile(fun(Key) -> Key < From end, gb_trees:keys(Puts)) of
+        [] -> none;
+        Keys -> {key, lists:last(Keys)}
+    end.
+
+is_beyond(_Key, [], _Down) -> true;
+is_beyond(Key, {From}, false) -> Key > From;
+is_beyond(Key, {From}, true) -> Key < From.
+
+%% @doc The objects that are put into an `ordered_set' at the keys from one to another, in order.
+-spec between(reference(), From :: [Key :: term()], To :: [Key :: term()], writes()) -> [Object :: tuple()].
+between(Tid, From, To, Tables) when is_map(Tables) ->
+    case Tables of
+        #{Tid := #ordered{puts = Puts}} ->
+            Iterator = case From of
+                           [] -> gb_trees:iterator(Puts);
+                           [Key] -> gb_trees:iterator_from(Key, Puts)
+                       end,
+            objects_to(To, gb_trees:next(Iterator));
         #{} -> []
+    end;
+between(Tid, From, To, Writes) ->
+    Puts = [{Key, Object} || {Written, Key, [Object]} <- Writes, Written =:= Tid, From =:= [] orelse hd(From) =< Key, is_up_to(Key, To)],
+    [Object || {_, Object} <- lists:sort(fun({A, _}, {B, _}) -> A =< B end, Puts)].
+
+objects_to(_To, none) -> [];
+objects_to(To, {Key, Object, Iterator}) ->
+    case is_up_to(Key, To) of
+        true -> [Object | objects_to(To, gb_trees:next(Iterator))];
+        false -> []
+    end.
+
+is_up_to(_Key, []) -> true;
+is_up_to(Key, [To]) -> Key =< To.
+
+%% @doc Notes that a step from this place has come to a key that is deleted here. So the next one can {@link skip/4} it.
+%% A few writes are not worth that.
+-spec pass(reference(), from(), Key :: term(), Down :: boolean(), writes()) -> writes().
+pass(Tid, From, Key, Down, Tables) when is_map(Tables) ->
+    #{Tid := #ordered{runs = Runs} = Ordered} = Tables,
+    {First, Last} = case Down of
+                        false -> {place(From, Down), {1, Key}};
+                        true -> {{1, Key}, place(From, Down)}
+                    end,
+    {Begin, Runs1} = case run_at(First, Runs) of
+                         {RunFirst, RunLast} -> {RunFirst, gb_trees:delete(RunLast, Runs)};
+                         none -> {First, Runs}
+                     end,
+    {End, Runs2} = case run_at(Last, Runs1) of
+                       {_, OtherLast} -> {OtherLast, gb_trees:delete(OtherLast, Runs1)};
+                       none -> {Last, Runs1}
+                   end,
+    Tables#{Tid := Ordered#ordered{runs = gb_trees:insert(End, Begin, Runs2)}};
+pass(_Tid, _From, _Key, _Down, Writes) ->
+    Writes.
+
+%% @doc The place up to which a step need not look, as all that the table has before is deleted here. `finished' if
+%% nothing is left.
+-spec skip(reference(), from(), Down :: boolean(), writes()) -> from() | finished.
+skip(Tid, From, Down, Tables) when is_map(Tables) ->
+    case Tables of
+        #{Tid := #ordered{runs = Runs}} ->
+            case {run_at(place(From, Down), Runs), Down} of
+                {none, _} -> From;
+                {{_, {1, Last}}, false} -> {Last};
+                {{{1, First}, _}, true} -> {First};
+                {_, _} -> finished
+            end;
+        #{} -> From
+    end;
+skip(_Tid, From, _Down, _Writes) ->
+    From.
+
+place([], false) -> {0, []};
+place([], true) -> {2, []};
+place({Key}, _Down) -> {1, Key}.
+
+%% The run that has this place: its first place and its last.
+run_at(Place, Runs) ->
+    case gb_trees:next(gb_trees:iterator_from(Place, Runs)) of
+        {Last, First, _} when First =< Place -> {First, Last};
+        _ -> none
     end.

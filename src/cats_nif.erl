@@ -633,7 +633,8 @@ transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> not_loaded().
           outcome(boolean() | {preferred, pid()}).
 transaction_commit(_Notes, _Writes, _Keeper) -> not_loaded().
 
-%% Makes a transaction with these notes a long one. Until it ends, all writers of its tables log the keys that they write.
+%% Makes a transaction with these notes a long one. Until it ends, all writers of its tables log the keys that they
+%% write.
 -spec transaction_long([note()]) -> outcome(reference()).
 transaction_long(_Notes) -> not_loaded().
 

@@ -326,7 +326,8 @@ insert(Table, Objects) ->
     end.
 
 %% The state is noted at the end. So a wrong object in a list leaves nothing.
-insert_all([Object | Objects], #state{tables = [#table{position = Position} | _]} = State, Called) when tuple_size(Object) >= Position ->
+insert_all([Object | Objects], #state{tables = [#table{position = Position} | _]} = State, Called)
+  when tuple_size(Object) >= Position ->
     insert_all(Objects, with_write(element(Position, Object), [Object], State), Called);
 insert_all([], State, _Called) ->
     put(?STATE, State),
@@ -512,7 +513,8 @@ read_first(Tid, Key, State, Called) ->
 %% All fields of a state are given here and below, because that is faster than to change some.
 noted(Objects, Note, Size, State) ->
     #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long} = State,
-    put(?STATE, #state{run = Run, tables = Tables, notes = [Note | Notes], writes = Writes, compared = Compared + Size, long = Long}),
+    put(?STATE, #state{run = Run, tables = Tables, notes = [Note | Notes], writes = Writes, compared = Compared + Size,
+                       long = Long}),
     Objects.
 
 logged(Objects, State) ->
@@ -538,7 +540,8 @@ write(Key, Objects, State) ->
     true.
 
 %% A state in which a key of the first table shall have these objects.
-with_write(Key, Objects, #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long}) ->
+with_write(Key, Objects, State) ->
+    #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long} = State,
     [#table{tid = Tid} | _] = Tables,
     TypeOf = fun(Written) -> (lists:keyfind(Written, #table.tid, Tables))#table.type end,
     NewWrites = cats_writes:put({Tid, Key, Objects}, TypeOf, Writes),
@@ -549,7 +552,8 @@ step(Table, From, Down, Called) ->
     #state{tables = [#table{tid = Tid} | _], writes = Writes} = State = ordered(Table, Called),
     step_on(From, Down, cats_writes:nearest(Tid, From, Down, Writes), State, Called).
 
-step_on(From, Down, Nearest, #state{tables = [#table{tid = Tid, type = Type, position = Position} | _]} = State, Called) ->
+step_on(From, Down, Nearest, State, Called) ->
+    #state{tables = [#table{tid = Tid, type = Type, position = Position} | _]} = State,
     {Begin, Objects, #state{writes = Writes} = NewState} =
         case cats_writes:skip(Tid, From, Down, State#state.writes) of
             finished -> {From, [], State};

@@ -156,7 +156,8 @@ between(Tid, From, To, Tables) when is_map(Tables) ->
         #{} -> []
     end;
 between(Tid, From, To, Writes) ->
-    Puts = [{Key, Object} || {Written, Key, [Object]} <- Writes, Written =:= Tid, From =:= [] orelse hd(From) =< Key, is_up_to(Key, To)],
+    Puts = [{Key, Object} || {Written, Key, [Object]} <- Writes, Written =:= Tid,
+                             From =:= [] orelse hd(From) =< Key, is_up_to(Key, To)],
     [Object || {_, Object} <- lists:sort(fun({A, _}, {B, _}) -> A =< B end, Puts)].
 
 objects_to(_To, none) -> [];

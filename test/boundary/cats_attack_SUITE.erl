@@ -158,6 +158,13 @@ named(_Function, Arguments) ->
     Arguments.
 
 notes(Table, Key, Term) ->
+    Notes = some_notes(Table, Key, Term),
+    case rand:uniform(2) of
+        1 -> Notes;
+        2 -> {cats_nif:transaction_long(one_of([Notes, [{Table, Key, []}]])), Notes}
+    end.
+
+some_notes(Table, Key, Term) ->
     one_of([[], Term, [{Table, Key, []}], [{Table, Key, Term}, {Table, Key, [Term]}],
             [{Table, [Key], one_of([[], [Term]]), Term, Term}], [{Table, {Key}, [], true, []} | Term]]).
 
@@ -307,6 +314,7 @@ environment() ->
     Scans = lists:append([loot(fun() -> cats_nif:scan(Table, []) end)
                           || Table <- [hd(Filled) | lists:sublist(Snapshots, 2)]]),
     Record = cats_nif:record(hd(Filled)),
+    Long = loot(fun() -> cats_nif:transaction_long([{Table, 1, []} || Table <- lists:sublist(Filled, 12)]) end),
     Begun = loot(fun() -> cats_nif:snapshot([hd(Filled), lists:nth(10, Filled)]) end),
     %% One that another environment has made goes on.
     erlang:garbage_collect(),
@@ -318,10 +326,11 @@ environment() ->
              [{1, 2, 3}], [{1, 2}, {2, 3}], [[]], [{}], #{}, #{a => '$1'}, {4, 1 bsl 70}, {[1], true}, {[], false},
              self(), make_ref(), fun(X) -> X end, fun erlang:now/0, ?FAILED(returned, x), <<1:1, 0:1000>>,
              binary:copy(<<"x">>, 1000), All, [{'$1', [], [true]}], {reversed, [], [], [], []}],
-    Pool = Terms ++ Empty ++ Filled ++ Snapshots ++ Dead ++ [Private, Record] ++ Traces ++ Cursors ++ Scans ++ Begun,
+    Pool = Terms ++ Empty ++ Filled ++ Snapshots ++ Dead ++ [Private, Record] ++ Traces ++ Cursors ++ Scans ++ Begun
+        ++ Long,
     #{pool => Pool,
       tables => [lists:nth(N, Filled) || N <- [1, 3, 6, 9, 10, 12, 20]] ++ [hd(Snapshots), lists:nth(3, Snapshots)],
-      cursors => Cursors, scans => Scans, references => [Record | Traces], begun => Begun}.
+      cursors => Cursors, scans => Scans, references => [Record | Traces], begun => Begun, long => Long}.
 
 %% The parts of what a call gives.
 loot(Call) ->
@@ -333,7 +342,7 @@ loot(Call) ->
 
 %% Calls, of which most succeed.
 templates(#{tables := Tables, cursors := Cursors, scans := Scans,
-            references := [Record | _] = References, begun := Begun}) ->
+            references := [Record | _] = References, begun := Begun, long := Long}) ->
     All = [{{'$1', '$2', '_'}, [{'>', '$2', 1}], ['$1']}],
     Cursor = [C || C <- Cursors ++ Scans, cats_nif:is_cursor(C) =:= true],
     Two = [hd(Tables), lists:nth(3, Tables)],
@@ -410,7 +419,13 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans,
             {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]
         ++ [{Function, [Reference]} || Function <- [trace_slots, trace_stop], Reference <- References]
         ++ [{trace_events, [Reference, Slot]} || Reference <- References, Slot <- [0, 1, 5]]
-        ++ [{snapshot_finish, [Two, Some]} || Some <- [Begun | Begun]].
+        ++ [{snapshot_finish, [Two, Some]} || Some <- [Begun | Begun]]
+        ++ [Call || Some <- Long, T <- Tables,
+                    Call <- [{transaction_read, [{Some, []}, T, 4]}, {transaction_read, [{Some, [{T, 9, []}]}, T, 4]},
+                             {transaction_range, [{Some, []}, T, [], [], false, infinity]},
+                             {transaction_commit, [{Some, []}, [{T, 4, []}], none]}]]
+        ++ [{transaction_long, [[{T, 3, []}, {T, [3], [4], true, []}]]} || T <- Tables]
+        ++ [{transaction_end, [Some]} || Some <- Long].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Costly specifications

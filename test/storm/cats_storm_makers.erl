@@ -120,8 +120,10 @@ transaction(Table) ->
     Tables = [Table, one_of([Table | [Other || Other <- cats_storm_tables:all(), has(transactions, Other)]])],
     Steps = [{one_of(Tables), step()} || _ <- lists:seq(1, uniform(10))],
     Ends = one_of([commit, commit, commit, abort, error]),
-    cats_storm_worker:note({transaction, [{maps:get(place, In), Step} || {In, Step} <- Steps], Ends}),
+    Long = chance(30),
+    cats_storm_worker:note({transaction, Long, [{maps:get(place, In), Step} || {In, Step} <- Steps], Ends}),
     Run = fun() ->
+                  Long andalso cats_storm_tables:read_much(Table),
                   lists:foreach(fun({In, Step}) -> carry_out(In, Step) end, Steps),
                   case Ends of
                       commit -> done;
@@ -196,9 +198,11 @@ read(Table, Key) ->
 ordered_transaction(Table) ->
     {From, To} = {{shared, uniform(50)}, {shared, 50 + uniform(50)}},
     New = object(Table, {shared, uniform(100)}),
-    cats_storm_worker:note({ordered_transaction, From, To}),
+    Long = chance(30),
+    cats_storm_worker:note({ordered_transaction, Long, From, To}),
     Run = fun() ->
                   Id = id(Table),
+                  Long andalso cats_storm_tables:read_much(Table),
                   chance(50) andalso cats_transaction:insert(Id, New),
                   Range = cats_transaction:range(Id, From, To),
                   Walked = walked(Table, Id, cats_transaction:next(Id, From), To, cats_transaction:read(Id, From)),

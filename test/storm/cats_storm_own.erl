@@ -132,9 +132,10 @@ transaction(Table) ->
     Steps = [step(Table) || _ <- lists:seq(1, uniform(8))],
     Aborts = chance(20),
     Outside = [object(Table, {own, cats_storm_values:myself(), outside}) || not has(limited, Table), chance(30)],
-    ReadsBefore = chance(20),
-    cats_storm_worker:note({own_transaction, Steps, Aborts, Outside, ReadsBefore}),
+    {ReadsBefore, Long} = {chance(20), chance(30)},
+    cats_storm_worker:note({own_transaction, Long, Steps, Aborts, Outside, ReadsBefore}),
     Run = fun() ->
+                  Long andalso cats_storm_tables:read_much(Table),
                   [write_outside(Table, Object, ReadsBefore) || Object <- Outside],
                   Results = [carry_out(cats_transaction, id(Table), Step) || Step <- Steps],
                   Aborts andalso cats_transaction:abort({aborted, Results}),

@@ -70,9 +70,10 @@ transfer(Table) ->
     {From, To, Amount} = {{account, uniform(?ACCOUNTS)}, {account, uniform(?ACCOUNTS)}, uniform(50)},
     Other = one_of(kept(transactions)),
     Aborts = chance(15),
-    Inner = chance(20),
-    cats_storm_worker:note({transfer, From, maps:get(place, Other), To, Amount, Aborts, Inner}),
+    {Inner, Long} = {chance(20), chance(30)},
+    cats_storm_worker:note({transfer, Long, From, maps:get(place, Other), To, Amount, Aborts, Inner}),
     Move = fun() ->
+                   Long andalso cats_storm_tables:read_much(Table),
                    change(Table, From, -Amount),
                    change(Other, To, Amount),
                    Aborts andalso cats_transaction:abort(enough),

@@ -9,7 +9,7 @@
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1]).
 
--export([start/0, start_round/0, new/3, at/1, all/0, kept/1, has/2, fits/2, id/1, any_id/1, names/1]).
+-export([start/0, start_round/0, new/3, at/1, all/0, kept/1, has/2, fits/2, id/1, any_id/1, names/1, read_much/1]).
 -export_type([table/0, kind/0, feature/0]).
 
 -type kind() :: kept | wild.
@@ -159,3 +159,8 @@ features(Kind, #{place := Place, tid := Tid, name := Name, type := Type, options
          {renamed, Kind =:= kept andalso lists:member(Name, names(Place))},
          {public, lists:member(public, Options)}],
     [Feature || {Feature, true} <- Conditions].
+
+%% @doc Makes the transaction a long one, by reads of keys that nobody writes.
+-spec read_much(table()) -> ok.
+read_much(Table) ->
+    lists:foreach(fun(N) -> false = cats_transaction:member(id(Table), {unwritten, N}) end, lists:seq(1, 30)).

@@ -511,8 +511,8 @@ phantoms(_Config) ->
     Counts = repeat([Claim(Me) || Me <- [a, b, c]]),
     ?assert(lists:min(Counts) > 0).
 
-%% Two transactions read both keys of a pair, and each sets its own if both are free. Never are both set. The keys are in
-%% two tables, or in one.
+%% Two transactions read both keys of a pair, and each sets its own if both are free. Never are both set. The keys are
+%% in two tables, or in one.
 skew(_Config) ->
     Tables = [A, B] = [cats:new(skew, [Type, public]) || Type <- [set, ordered_set]],
     Pairs = [{{A, a}, {A, b}}, {{B, {a}}, {B, {b}}}, {{A, c}, {B, c}}],
@@ -554,7 +554,8 @@ any_length(_Config) ->
          Runs = counters:new(1, []),
          Reads = fun() ->
                          counters:add(Runs, 1, 1),
-                         Sum = lists:sum([N || M <- lists:seq(1, Count), {_, N} <- cats_transaction:read(Table, Key(M))]),
+                         Objects = [Object || N <- lists:seq(1, Count), Object <- cats_transaction:read(Table, Key(N))],
+                         Sum = lists:sum([N || {_, N} <- Objects]),
                          counters:get(Runs, 1) =:= 1 andalso
                              cats_test_lib:in_process(fun() -> cats:update_counter(Table, Key(Changed), 1) end),
                          cats_transaction:insert(Table, {sum, Sum})
@@ -562,7 +563,8 @@ any_length(_Config) ->
          ?assertEqual({atomic, true}, cats_transaction:run(Reads)),
          ?assertEqual({2, [{sum, 1 - Count * (Count + 1) div 2}]}, {counters:get(Runs, 1), cats:lookup(Table, sum)}),
          true = cats:delete(Table)
-     end || Type <- [set, ordered_set], Options <- [[], [compressed], [{ttl, 1_000_000}], [{limit, {objects, 1_000_000}}]],
+     end || Type <- [set, ordered_set],
+            Options <- [[], [compressed], [{ttl, 1_000_000}], [{limit, {objects, 1_000_000}}]],
             Key <- [fun(N) -> N end, fun(N) -> {key, [N]} end],
             Count <- [10, 30, 1000] ++ [100_000 || Options =:= []]].
 

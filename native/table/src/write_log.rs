@@ -397,3 +397,145 @@ impl WriteLog {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cats_sync::epoch::pin;
+    use cats_term::TermRef;
+
+    fn probe(number: u64) -> Probe<'static> {
+        Probe::exact(TermRef::immediate(number << 4 | 15))
+    }
+
+    fn chain(author: Author, numbers: &[u64]) -> Chain {
+        let probes: Vec<Probe<'static>> = numbers.iter().copied().map(probe).collect();
+        Chain::new(author, false, probes.iter())
+    }
+
+    /// What a reader is shown, as numbers.
+    fn shown(reader: &mut Reader, author: Author) -> Vec<u64> {
+        let mut seen = Vec::new();
+        let look = reader.look(author, usize::MAX, |write| {
+            seen.push(write.word() >> 4);
+            true
+        });
+        assert!(matches!(look, Ok(Look::Unchanged)));
+        seen
+    }
+
+    fn begin() -> (History, WriteLog, Reader) {
+        let (history, log) = (History::default(), WriteLog::default());
+        assert!(log.wanted(&history).is_none());
+        let reader = log.read(&history).expect("a free lock");
+        assert!(history.is_logged());
+        (history, log, reader)
+    }
+
+    #[test]
+    fn shows_the_writes_of_others_once() {
+        let (history, log, mut reader) = begin();
+        let writers = log.wanted(&history).expect("a reader");
+        writers.add(chain(NOBODY, &[1]));
+        writers.add(chain(7, &[2, 3]));
+        writers.add(chain(8, &[4]));
+        assert_eq!(shown(&mut reader, 7), [1, 4]);
+        assert!(shown(&mut reader, 7).is_empty());
+        writers.add(chain(NOBODY, &[5]));
+        assert_eq!(shown(&mut reader, 7), [5]);
+    }
+
+    #[test]
+    fn stays_where_it_was_shown_a_change() {
+        let (history, log, mut reader) = begin();
+        log.wanted(&history).expect("a reader").add(chain(NOBODY, &[1, 2]));
+        for _ in 0..2 {
+            let look = reader.look(7, usize::MAX, |write| write.word() != probe(2).word());
+            assert!(matches!(look, Ok(Look::Changed)));
+        }
+        assert!(matches!(reader.look(7, 0, |_| true), Ok(Look::Unfinished)));
+        assert_eq!(shown(&mut reader, 7), [2]);
+    }
+
+    #[test]
+    fn is_complete_when_the_guards_of_its_beginning_have_ended() {
+        let guard = pin();
+        let (_history, _log, reader) = begin();
+        assert!(!reader.is_complete());
+        drop(guard);
+        // Another test may have a guard.
+        while !reader.is_complete() {
+            yield_now();
+        }
+    }
+
+    #[test]
+    fn frees_what_all_readers_have_passed() {
+        let (history, log, mut first) = begin();
+        let mut second = log.read(&history).expect("a free lock");
+        let writers = log.wanted(&history).expect("two readers");
+        let empty = writers.length();
+        for number in 1..=100 {
+            writers.add(chain(NOBODY, &[number]));
+        }
+        assert_eq!(shown(&mut first, 7).len(), 100);
+        // The first one has left a place of its own.
+        assert_eq!(writers.length(), empty + 99);
+        assert_eq!(shown(&mut second, 8).len(), 100);
+        // Both are at the last one.
+        assert_eq!(writers.length(), 1);
+        writers.add(chain(NOBODY, &[1, 2, 3]));
+        drop((first, second));
+        assert_eq!(writers.length(), 1);
+        assert!(log.wanted(&history).is_none());
+        assert!(!history.is_logged());
+    }
+
+    #[test]
+    fn fails_its_readers_rather_than_grow_without_end() {
+        let (history, log, mut reader) = begin();
+        let writers = log.wanted(&history).expect("a reader");
+        for number in 0..2 * MOST as u64 {
+            writers.add(chain(NOBODY, &[number + 1]));
+        }
+        assert!(writers.length() <= MOST);
+        assert!(matches!(reader.look(7, usize::MAX, |_| true), Ok(Look::Changed)));
+        // Another one begins where there is room again.
+        drop(reader);
+        let mut reader = log.read(&history).expect("a free lock");
+        writers.add(chain(NOBODY, &[9]));
+        assert_eq!(shown(&mut reader, 7), [9]);
+    }
+
+    #[test]
+    fn loses_nothing_between_threads() {
+        const EACH: u64 = if cfg!(miri) { 50 } else { 5000 };
+        let (history, log, mut reader) = begin();
+        let mut other = log.read(&history).expect("a free lock");
+        std::thread::scope(|scope| {
+            for writer in 0..3 {
+                let writers = log.wanted(&history).expect("readers");
+                scope.spawn(move || (0..EACH).for_each(|i| writers.add(chain(NOBODY, &[1 + 3 * i + writer]))));
+            }
+            let mut seen = Vec::new();
+            while seen.len() < 3 * EACH as usize {
+                _ = reader.look(7, 100, |write| {
+                    seen.push(write.word() >> 4);
+                    true
+                });
+            }
+            // Each writer's own in their order.
+            for writer in 0..3 {
+                let own: Vec<u64> = seen
+                    .iter()
+                    .copied()
+                    .filter(|number| (number - 1) % 3 == writer)
+                    .collect();
+                assert!(own.is_sorted());
+            }
+            seen.sort_unstable();
+            assert!(seen.iter().copied().eq(1..=3 * EACH));
+        });
+        assert_eq!(shown(&mut other, 7).len(), 3 * EACH as usize);
+    }
+}

@@ -35,7 +35,7 @@ pub struct About {
     pub name: &'static str,
     /// A hit counts as a use of its object while that has fewer: from 1 to [`OFTEN`].
     pub uses: Uses,
-    /// The number of its queues.
+    /// A limit of bytes keeps room for so many queues. It has no more.
     pub queues: usize,
     /// The bytes that it keeps for each object beside the item, at most.
     pub kept: usize,

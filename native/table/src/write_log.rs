@@ -38,7 +38,7 @@ pub const NOBODY: Author = 0;
 const NO_KEY: u64 = 0;
 
 /// The most writes that a log has, besides those of transactions. Then readers fail.
-const MOST: usize = 1 << 16;
+const MOST: usize = 1 << 19;
 
 /// How often a reader looks whether the next write is there.
 const SPINS: usize = if cfg!(any(loom, shuttle)) { 3 } else { 1000 };

@@ -4,6 +4,7 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::reaper::{reap, Left};
+use cats_table::Kind;
 use common::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -43,4 +44,26 @@ fn what_can_be_freed_is_told_from_what_is_read() {
     }
     assert_eq!(FREED.load(Relaxed), RETIRED);
     assert!(ripe > 10, "{ripe} slices");
+
+    // Contents that are still read do not keep what can be freed.
+    let guard = epoch::pin();
+    let table = enter(registry, &world, &guard, options(Kind::Set, 1), atom(1), 1, None).unwrap();
+    for key in 0..10_000 {
+        with_object(&[Value::Int(key)], |object| table.by_identifier(&guard).insert(object)).unwrap();
+    }
+    for number in 1..=RETIRED {
+        // SAFETY: as above.
+        unsafe { guard.retire(std::ptr::without_provenance_mut(8 * number), 0, free) };
+    }
+    drop(guard);
+    let guard = epoch::pin();
+    registry.delete(&world, table.by_identifier(&guard)).unwrap();
+    let mut slices = 0;
+    while left(Duration::ZERO) != Left::Blocked {
+        slices += 1;
+    }
+    assert!(slices > 10, "{slices} slices");
+    // The last ones are not sealed yet.
+    assert!(FREED.load(Relaxed) > 2 * RETIRED - 1000);
+    drop(guard);
 }

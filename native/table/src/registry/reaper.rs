@@ -182,7 +182,8 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
         collected = epoch::collect_counted(RETIRED);
     }
     match more.unwrap_or(Left::Blocked) {
-        Left::Nothing if collected.left && collected.freed > 0 => Left::Ripe,
+        // What is pending may be behind garbage that can be freed.
+        Left::Nothing | Left::Blocked if collected.left && collected.freed > 0 => Left::Ripe,
         Left::Nothing if collected.left || epoch::is_held() => Left::Garbage,
         more => more,
     }

@@ -6,10 +6,10 @@
 //! Writers know from a bit of the contents' [history](crate::snapshot::history::History), which they look at anyway, whether there are
 //! flights.
 
+use crate::exclusive::Exclusive;
 use crate::failure::Failure;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::registry::exclusive::Exclusive;
 use crate::registry::reaper;
 use crate::table::store::Store;
 use crate::table::Handle;

@@ -4,6 +4,7 @@
 //! of the handle. Each file in `operations` has one group of them.
 
 pub mod evict;
+mod exclusive;
 pub mod expiry;
 mod failure;
 pub mod flights;

@@ -18,9 +18,9 @@
 //! anyway, says so. A writer that has looked before it was set may still be at work. So a reader relies on the log when the guards of
 //! the [moment](Moment) at which it began have ended.
 
+use crate::exclusive::Exclusive;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::registry::exclusive::Exclusive;
 use crate::snapshot::history::History;
 use cats_sync::epoch::Moment;
 use cats_sync::facade::{fence, spin_loop, store_load_fence, yield_now, AtomicPtr, AtomicU64, AtomicUsize, Ordering};

@@ -4,7 +4,7 @@
 use super::fifo;
 use super::item::Item;
 use super::policies::{Met, Policy, Queues, Rule};
-use crate::registry::exclusive::Exclusive;
+use crate::exclusive::Exclusive;
 use cats_engine::mix;
 use cats_sync::cache_line::CacheLine;
 use cats_sync::facade::{yield_now, AtomicUsize, Ordering};

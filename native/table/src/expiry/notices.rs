@@ -11,8 +11,8 @@
 //! | belongs to a process that has ended | the reaper empties it, and nothing is queued any more |
 
 use super::wake_by;
+use crate::exclusive::Exclusive;
 use crate::object::{memory_of, retire_body};
-use crate::registry::exclusive::Exclusive;
 use cats_engine::Entry;
 use cats_sync::clock;
 use cats_sync::epoch::{pin, Guard};

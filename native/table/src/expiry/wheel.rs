@@ -21,7 +21,7 @@
 //! The wheel is divided into parts with a lock each. A thread uses any part whose lock is free, so threads rarely wait for each other.
 
 use crate::evict::item::Owner;
-use crate::registry::exclusive::Exclusive;
+use crate::exclusive::Exclusive;
 use cats_sync::cache_line::CacheLine;
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;

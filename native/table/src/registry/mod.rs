@@ -5,14 +5,13 @@
 //! table whose owner is dead is dead for whoever asks by name, and whoever meets one completes what the owner's death demands:
 //! deletion, transfer to the heir, or a table without an owner until a process claims it.
 
-pub(crate) mod exclusive;
 mod lock_free;
 mod locked;
 pub mod reaper;
 
+use crate::exclusive::Exclusive;
 use crate::failure::{Cause, Failure};
 use crate::inside;
-use crate::registry::exclusive::Exclusive;
 use crate::registry::reaper::{Expected, Garbage};
 use crate::table::contents::Contents;
 use crate::table::counters::Operation;

@@ -1,9 +1,9 @@
 //! The reaper's work, in slices: it frees the contents of deleted tables, large groups of objects, and objects with many held terms. It
 //! deletes or hands over the tables of processes that have ended.
 
+use crate::exclusive::Exclusive;
 use crate::failure::Failure;
 use crate::object::group::Group;
-use crate::registry::exclusive::Exclusive;
 use crate::registry::{Host, Registry};
 use crate::snapshot::history;
 use crate::snapshot::merge::Merge;

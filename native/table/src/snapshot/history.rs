@@ -13,9 +13,9 @@
 //! Writers and readers follow the chain under guards. [`CHAINS`] is held to change a chain. Nodes that nobody needs go from the oldest end.
 //! Others that nobody reads are [merged](super::merge) into older ones.
 
+use crate::exclusive::Exclusive;
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
-use crate::registry::exclusive::Exclusive;
 use crate::registry::reaper::{Expected, Garbage};
 use crate::registry::retire_store;
 use crate::snapshot::instant::{Entry as Entered, Inside, Instant};

@@ -1,8 +1,8 @@
 //! The numbers of some keys of an ordered snapshot, which never change. Whoever passes its entries in order notes every [`EVERY`]th key.
 //! Later searches by number, and for the number of a key, begin there.
 
+use crate::exclusive::Exclusive;
 use crate::object::schema::OwnedKey;
-use crate::registry::exclusive::Exclusive;
 use cats_sync::Busy;
 use cats_term::{compare, TermRef};
 use std::sync::Arc;

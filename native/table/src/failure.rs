@@ -1,7 +1,6 @@
 //! Why an operation is not done.
 
 use cats_engine::Unfinished;
-use cats_sync::Busy;
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +48,6 @@ pub enum Cause {
     NoContention,
     /// The caller runs a transaction that uses the table. See [`inside`](crate::inside).
     InsideTransaction,
-}
-
-impl From<Busy> for Failure {
-    fn from(_: Busy) -> Self {
-        crate::snapshot::patience::why_busy()
-    }
 }
 
 impl From<Unfinished> for Failure {

@@ -16,11 +16,11 @@
 use crate::exclusive::Exclusive;
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
+use crate::patience;
 use crate::registry::reaper::{Expected, Garbage};
 use crate::registry::retire_store;
 use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
 use crate::snapshot::marks::Marks;
-use crate::snapshot::patience;
 use crate::snapshot::settled::Settled;
 use crate::table::engines::EngineName;
 use crate::table::store::leased::deadline;

@@ -19,13 +19,13 @@ mod instant;
 mod marks;
 pub(crate) mod merge;
 mod order;
-pub(crate) mod patience;
 mod settled;
 pub(crate) mod take;
 
 use crate::object::copy::{is_tombstone, stable};
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
+use crate::patience;
 use crate::table::store::other::{Expand, Look, Other};
 use crate::table::store::{Store, Unused};
 use cats_engine::{place_of, Detached, Entry, Locked, Range, Step};

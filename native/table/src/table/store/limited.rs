@@ -11,7 +11,7 @@ use crate::evict::shards::Shards;
 use crate::expiry::notices::Why;
 use crate::object::schema::{Exact, Probe};
 use crate::object::{key_of, lease_of, memory_of, owned_key_bytes};
-use crate::snapshot::patience;
+use crate::patience;
 use cats_engine::hash::Hash;
 use cats_engine::{hash_of, mix, Engine, Entry, Step};
 use cats_sync::epoch::Guard;

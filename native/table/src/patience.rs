@@ -39,6 +39,12 @@ pub fn full() -> Busy {
 
 /// What a [`Busy`] of this thread means.
 #[cold]
-pub fn why_busy() -> Failure {
+fn why_busy() -> Failure {
     WHY.replace(Failure::Busy)
+}
+
+impl From<Busy> for Failure {
+    fn from(_: Busy) -> Self {
+        why_busy()
+    }
 }

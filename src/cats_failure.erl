@@ -1,18 +1,18 @@
 %% What cats does when a native function fails. It calls the function again where that is enough. Otherwise it
 %% raises the error of ets, with the explanation that the shell prints for ets (error_info, EEP 54).
 %%
-%% A native function that fails returns `{'$cats_failure', Cause, Arguments}'. That is a value, as one exception of the VM costs about as
-%% much as a call, and the user gets another one. Nothing that the user sees has changed then. Its own arguments come back, so that calls that
-%% succeed need not keep them.
+%% A native function that fails returns `{'$cats_failure', Cause, Arguments}'. That is a value, as one exception of the
+%% VM costs about as much as a call, and the user gets another one. Nothing that the user sees has changed then. Its own
+%% arguments come back, so that calls that succeed need not keep them.
 %%
 %% | cause | meaning |
 %% |---|---|
 %% | `busy' | A lock was held for too long. Other processes run, then the function is called again. |
 %% | `slice' | A slice of the work is done. Other processes run, then the function is called again for the rest. |
 %% | `dirty' | The call would take too long for a scheduler. It is made again on a dirty one. |
-%% | `settings' | The native side lacks the settings of the application. It gets them, then the function is called again. |
+%% | `settings' | The native side lacks the application's settings. It gets them, then the function is called again. |
 %% | `returned' | No failure: in place of the arguments is a result that looks like a failure, as a stored term may. |
-%% | `inside_transaction' | If the caller is still inside the function of that transaction, the error badarg. If not, the call is made again. |
+%% | `inside_transaction' | Inside that transaction's function, the error badarg. Otherwise the call is made again. |
 %% | `{not_loaded, Text}' | The library could not be loaded. The error says why. The arguments are `none'. |
 %% | `system_limit' | The error of the same name. |
 %% | `{panic, Text}' | The native function has a bug. The error has this reason. |
@@ -31,8 +31,8 @@
 -type failure() :: ?FAILED(Cause :: term(), Arguments :: [term()] | none) | ?FAILED(returned, Result :: term()).
 
 %% @private
-%% @doc Handles the failure of the native function of this name. Returns what it returned in the end, or the error that the function of
-%% `cats' with its name and arguments raises.
+%% @doc Handles the failure of the native function of this name. Returns what it returned in the end, or the error that
+%% the function of `cats' with its name and arguments raises.
 %%
 %% The function itself raises it, by `erlang:error/3'. The VM then makes the stack trace for those only who ask for it.
 -spec handle(failure(), Function :: atom()) ->
@@ -77,8 +77,8 @@ outcome(?FAILED(_, _) = Failure, Function) -> handle(Failure, Function);
 outcome(Result, _Function) -> {return, Result}.
 
 %% @private
-%% @doc Handles the failure of the native function `Native'. Returns what it returned in the end, or raises the error of `cats:Function'
-%% with these arguments.
+%% @doc Handles the failure of the native function `Native'. Returns what it returned in the end, or raises the error of
+%% `cats:Function' with these arguments.
 -spec handle(failure(), Native :: atom(), Function :: atom(), Arguments :: [term()]) -> term().
 handle(Failure, Native, Function, Arguments) ->
     case handle(Failure, Native) of
@@ -103,7 +103,8 @@ raise(Reason, Function, Arguments, Info) ->
 
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
-    Own = [?MODULE, cats, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
+    Own = [?MODULE, cats, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif,
+           cats_qlc, cats_select, cats_slices],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private
@@ -124,8 +125,10 @@ explain_run([Fun]) ->
 explain_run([Fun, Arguments | Options]) ->
     case is_proper(Arguments) of
         false -> #{2 => <<"not a list">>};
-        true when not is_function(Fun, length(Arguments)) -> #{1 => <<"not a function of as many arguments as are given">>};
-        true when Options =/= [] -> #{3 => <<"not a map of retries and timeout, which are an integer of at least 0 or infinity">>}
+        true when not is_function(Fun, length(Arguments)) ->
+            #{1 => <<"not a function of as many arguments as are given">>};
+        true when Options =/= [] ->
+            #{3 => <<"not a map of retries and timeout, which are an integer of at least 0 or infinity">>}
     end.
 
 %% Which argument is the table.
@@ -159,14 +162,16 @@ explain(Reason, Function, Arguments, Cause) ->
         _ -> explain_by_call(Reason, Function, Arguments, Cause)
     end.
 
-%% What causes say that tell all: the argument that is wrong, and why. The causes of a function come before those of any function.
+%% What causes say that tell all: the argument that is wrong, and why. The causes of a function come before those of any
+%% function.
 remark(new, nothing_delegated) -> {2, <<"option delegate goes with {lock, mrqd} only">>};
 remark(new, no_hash_table) -> {2, <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
 remark(new, no_expiry_here) ->
     {2, <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>};
 remark(new, no_limit_here) ->
     {2, <<"only tables of type set and ordered_set have a limit, with the default engine and not compressed">>};
-remark(new, small_limit) -> {2, <<"the limit of bytes is smaller than a table with these options and one small object">>};
+remark(new, small_limit) ->
+    {2, <<"the limit of bytes is smaller than a table with these options and one small object">>};
 remark(new, nothing_evicted) -> {2, <<"option evict goes with option limit only">>};
 remark(new, ttl_and_idle) -> {2, <<"a table has option ttl or option idle, not both: an object has one time">>};
 remark(new, nothing_removed) -> {2, <<"option notify goes with ttl, idle or limit only">>};
@@ -177,8 +182,9 @@ remark(contention, no_contention) -> {1, <<"contention is known of tables with e
 remark(contention, no_time) -> {2, <<"not a number of milliseconds below 2^32">>};
 remark(fetch, nested) -> {2, <<"the function fetches the key for which it makes the object">>};
 remark(fetch, no_fetch_options) ->
-    {4, <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at most 1099511627775"
-         " milliseconds or infinity, stale, at most 1099511627775 milliseconds, and retry, a boolean">>};
+    {4, <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at "
+         "most 1099511627775 milliseconds or infinity, stale, at most 1099511627775 milliseconds, and retry, a "
+         "boolean">>};
 remark(range, no_ranges) -> {1, <<"not an ordered_set">>};
 remark(snapshot, snapshot) -> {1, <<"a snapshot, of which no other can be taken">>};
 remark(snapshot, no_snapshots) -> {1, <<"snapshots are for tables with engine hash or ca">>};
@@ -213,8 +219,8 @@ explain_by_call(badarg, fetch, _Arguments, {circle, Places}) ->
 explain_by_call(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
     #{3 => <<"the function did not return an object with the key">>};
 explain_by_call(badarg, Function, _Arguments, inside_transaction) ->
-    #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only functions of"
-                                 " cats_transaction may write to the table">>};
+    #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only "
+                                 "functions of cats_transaction may write to the table">>};
 explain_by_call(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
     #{table_place(Function) => snapshot_remark(Cause)};
 explain_by_call(badarg, Function, _Arguments, no_range) when Function =:= count; Function =:= range ->
@@ -230,8 +236,10 @@ explain_by_call(badarg, snapshot, [Tables], none) when is_list(Tables) ->
     #{1 => <<"not a proper list">>};
 explain_by_call(Reason, snapshot, [Tables], Cause) ->
     as_ets(Reason, delete, [Tables], Cause);
-explain_by_call(badarg, new, [_Name, _Options], {invalid_option, {Name, Time}}) when Name =:= ttl orelse Name =:= idle, is_integer(Time) ->
-    #{2 => text("invalid option: ~0tP is neither from 1 to 1099511627775 milliseconds nor infinity", [{Name, Time}, 30])};
+explain_by_call(badarg, new, [_Name, _Options], {invalid_option, {Name, Time}})
+  when Name =:= ttl orelse Name =:= idle, is_integer(Time) ->
+    #{2 => text("invalid option: ~0tP is neither from 1 to 1099511627775 milliseconds nor infinity",
+                [{Name, Time}, 30])};
 explain_by_call(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
     Format = case Why of
                  invalid_option -> "invalid option: ~0tP";
@@ -268,12 +276,15 @@ explain_by_call(badarg, replace, [_Table, Old, New], Cause) when Cause =:= none;
     case Cause of
         other_key -> #{3 => <<"the key is not that of the old object">>};
         none when is_tuple(Old), is_tuple(New) -> #{general => <<"a tuple has no element at the key position">>};
-        none -> maps:from_list([{Place, <<"not a tuple">>} || {Place, Object} <- [{2, Old}, {3, New}], not is_tuple(Object)])
+        none ->
+            maps:from_list([{Place, <<"not a tuple">>}
+                            || {Place, Object} <- [{2, Old}, {3, New}], not is_tuple(Object)])
     end;
 explain_by_call({conflict, Runs}, update, _Arguments, none) ->
-    #{3 => text("the object was changed during each of ~b runs of the function: the function itself writes to its key, or is slower than"
-                " other processes that do", [Runs])};
-explain_by_call(badarg, update, Arguments, Cause) when Cause =:= none; Cause =:= other_key; Cause =:= no_fun; Cause =:= default ->
+    #{3 => text("the object was changed during each of ~b runs of the function: the function itself writes to its key, "
+                "or is slower than other processes that do", [Runs])};
+explain_by_call(badarg, update, Arguments, Cause)
+  when Cause =:= none; Cause =:= other_key; Cause =:= no_fun; Cause =:= default ->
     case Cause of
         no_fun -> #{3 => <<"not a function of one argument">>};
         default -> #{4 => default_remark(default, lists:last(Arguments))};
@@ -289,8 +300,8 @@ explain_by_call(Reason, insert, [Table, Objects, _Options], Cause) ->
 explain_by_call(Reason, add, [Table, Key, Increments], Cause) ->
     as_ets(Reason, update_counter, [Table, Key, in_integers(Increments)], Cause);
 explain_by_call(Reason, Function, [Table | _], Cause)
-  when Function =:= claim; Function =:= fetch; Function =:= insert_many; Function =:= replace; Function =:= touch; Function =:= ttl;
-       Function =:= update ->
+  when Function =:= claim; Function =:= fetch; Function =:= insert_many; Function =:= replace;
+       Function =:= touch; Function =:= ttl; Function =:= update ->
     as_ets(Reason, delete, [Table], Cause);
 explain_by_call(Reason, Function, [Table, Keys], Cause)
   when Function =:= lookup_many; Function =:= take_many; Function =:= delete_many ->
@@ -365,7 +376,8 @@ copied(Reason, Place, Table, Cause) ->
     #{Place => Remark}.
 
 snapshot_remark(snapshot) -> <<"a snapshot, which cannot be changed">>;
-snapshot_remark(snapshot_limit) -> <<"a snapshot that has died: what it kept was more than the table's snapshot_limit">>.
+snapshot_remark(snapshot_limit) ->
+    <<"a snapshot that has died: what it kept was more than the table's snapshot_limit">>.
 
 is_proper(List) ->
     is_list(List) andalso

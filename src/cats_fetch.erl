@@ -1,23 +1,25 @@
 %% @hidden
 %% Single flight: of all processes that miss a key, one makes the object, and the others wait for it.
 %%
-%% A flight is a process that stands for the making of one object. The native library knows the flight of each key, by the table's own
-%% equality of keys (native/table/src/flights.rs). Whoever begins the flight of a key leads: it runs the function itself, stores the object,
-%% and tells the flight. All others wait for the end of the flight, which is a monitor's message.
+%% A flight is a process that stands for the making of one object. The native library knows the flight of each key, by
+%% the table's own equality of keys (native/table/src/flights.rs). Whoever begins the flight of a key leads: it runs the
+%% function itself, stores the object, and tells the flight. All others wait for the end of the flight, which is a
+%% monitor's message.
 %%
 %% | what happens | the flight ends with | the others |
 %% |---|---|---|
 %% | the leader has stored the object | the object | return the object |
 %% | its function failed | the exception | fail with it, or look again |
-%% | it was killed, or another process wrote to the key, or the table was emptied or deleted | `ended' | look again, and one of them leads |
+%% | it was killed, others wrote to the key, or the table was emptied or deleted | `ended' | look again; one leads |
 %%
 %% The leader goes on after another process has written to the key. It stores its object if the key has none then.
 %%
-%% Where a fetch may give out an object that has ended, nobody waits for the next one. Whoever finds such an object, and no flight of its
-%% key, begins one. Its leader is a process of its own, the renewer. It is killed when it takes too long.
+%% Where a fetch may give out an object that has ended, nobody waits for the next one. Whoever finds such an object, and
+%% no flight of its key, begins one. Its leader is a process of its own, the renewer. It is killed when it takes too
+%% long.
 %%
-%% A process whose function waits for another flight may wait for itself in the end. The native library knows who waits for which flight,
-%% and tells the one that would close the circle.
+%% A process whose function waits for another flight may wait for itself in the end. The native library knows who waits
+%% for which flight, and tells the one that would close the circle.
 -module(cats_fetch).
 
 -include("cats_failure.hrl").
@@ -52,8 +54,8 @@
 -define(failed(Class, Reason, Stack), {?MODULE, failed, Class, Reason, Stack}).
 -define(ended, {?MODULE, ended}).
 
-%% What a flight is told besides: that the leader stores its object now, that another process has written to the key, and that somebody asks
-%% for which key it is.
+%% What a flight is told besides: that the leader stores its object now, that another process has written to the key,
+%% and that somebody asks for which key it is.
 -define(stores, {?MODULE, stores}).
 -define(written, {?MODULE, written}).
 -define(which(Process, Tag), {?MODULE, which, Process, Tag}).
@@ -85,7 +87,8 @@ option(ttl, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST_LIFE -
 option(stale, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE -> Call#call{stale = Time};
 option(retry, Retry, Call) when is_boolean(Retry) -> Call#call{retry = Retry};
 option(refresh_timeout, infinity, Call) -> Call#call{refresh_timeout = infinity};
-option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST -> Call#call{refresh_timeout = Time};
+option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST ->
+    Call#call{refresh_timeout = Time};
 option(_Name, _Value, _Call) -> error.
 
 %% @doc See {@link cats:fetch/4}.
@@ -118,7 +121,8 @@ miss(Table, Key, Call) ->
     end.
 
 %% Begins a flight, unless the key has one by now.
--spec take_off(place(), Leader :: pid(), Limit :: pos_integer() | infinity, cats:table(), call()) -> {begun, Flight :: pid()} | not_begun.
+-spec take_off(place(), Leader :: pid(), Limit :: pos_integer() | infinity, cats:table(), call()) ->
+          {begun, Flight :: pid()} | not_begun.
 take_off({_, Key} = Place, Leader, Limit, Table, Call) ->
     Flight = spawn(?MODULE, fly, [Place, Leader, Limit]),
     try begin_flight({Flight, Leader}, Table, Key, Call) of
@@ -180,13 +184,14 @@ guard(Renewer, Deadline) ->
     after left(Deadline) -> exit(Renewer, kill)
     end.
 
-%% The object that a fetch returns which found this one, which has ended. Only public tables can be written by a renewer.
+%% The object that a fetch returns which found this one, which has ended. Only public tables can be written by a
+%% renewer.
 renewed(Object, Table, Key, Call) ->
     case cats:info(Table, protection) of
         public ->
             count(Table, fetch_stale),
-            %% The object is there, whether a renewal can begin or not. It cannot where there is no room for a process, where the caller
-            %% runs a transaction and may not write, and where the table has just been deleted.
+            %% The object is there, whether a renewal can begin or not. It cannot where there is no room for a process,
+            %% where the caller runs a transaction and may not write, and where the table has just been deleted.
             _ = try
                     flight_to(Table, Key, Call) =:= false andalso begin_renewal(Table, Key, Call)
                 catch
@@ -332,7 +337,8 @@ await({Flight, _} = To, Table, #call{deadline = Deadline} = Call) ->
             Reason
     end.
 
-%% Monitors a flight, and asks it what it makes an object for. When it has answered, the monitor is there, and will tell how it ends.
+%% Monitors a flight, and asks it what it makes an object for. When it has answered, the monitor is there, and will tell
+%% how it ends.
 place(Flight) ->
     Monitor = monitor(process, Flight),
     Flight ! ?which(self(), Monitor),

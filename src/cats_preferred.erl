@@ -60,8 +60,8 @@ await(Keeper, Deadline) ->
             timeout
     end.
 
-%% @doc Whether the caller is inside the function of the transaction that alone may commit. If it has left it by `erlang:hibernate/3', others
-%% may commit after this call.
+%% @doc Whether the caller is inside the function of the transaction that alone may commit. If it has left it by
+%% `erlang:hibernate/3', others may commit after this call.
 -spec is_inside() -> boolean().
 is_inside() ->
     case cats_nif:transaction_preferred() of

@@ -17,10 +17,10 @@
 %%
 %% == Cost ==
 %%
-%% A read of `N' reads costs `O(log N)' more than {@link cats:lookup/2}. The first ones compare all that was read before,
-%% up to some 24 objects. After that the transaction is a long one: all writers of its tables log the keys that they
-%% write, until it ends, and each read looks at what was logged since the last one. Writes are kept until the end, where
-%% each costs what {@link cats:insert/2} costs.
+%% A read of `N' reads costs `O(log N)' more than {@link cats:lookup/2}. The first ones compare all that was read
+%% before, up to some 24 objects. After that the transaction is a long one: all writers of its tables log the keys that
+%% they write, until it ends, and each read looks at what was logged since the last one. Writes are kept until the end,
+%% where each costs what {@link cats:insert/2} costs.
 %%
 %% == Errors ==
 %%

@@ -194,9 +194,9 @@ tables_of_ets(_Config) ->
     Others = fun(Table) ->
                  [{foldl, [fun max/2, 0, Table], 3}, {foldr, [fun max/2, 0, Table], 3},
                   {init_table, [Table, fun(_) -> end_of_input end], 1}, {lookup_elements, [Table, k, [1]], 1},
-                  {lookup_many, [Table, [k]], 1}, {rank, [Table, k], 1}, {nth, [Table, 0], 1}, {count, [Table, 1, 2], 1},
-                  {range, [Table, 1, 2, 3], 1}, {from_ets, [Table, Table], 1}, {to_ets, [Table, Table], 1},
-                  {from_dets, [Table, dets], 1}, {to_dets, [Table, dets], 1}]
+                  {lookup_many, [Table, [k]], 1}, {rank, [Table, k], 1}, {nth, [Table, 0], 1},
+                  {count, [Table, 1, 2], 1}, {range, [Table, 1, 2, 3], 1}, {from_ets, [Table, Table], 1},
+                  {to_ets, [Table, Table], 1}, {from_dets, [Table, dets], 1}, {to_dets, [Table, dets], 1}]
              end,
     [?assertEqual({Function, Remark}, {Function, maps:get(Place, remarks(failure(cats, Function, Arguments)))})
      || Table <- [Named, Unnamed],
@@ -226,7 +226,9 @@ options(_Config) ->
     [?assertEqual({Options, Invalid(Option)}, {Options, remarks(failure(cats, table, [Table, Options]))})
      || Option <- [foo, {foo, 1}, {n_objects, 0}, {n_objects, x}, {traverse, x}, {traverse, select, x}, {info_fun, 1}],
         Options <- [[Option], [Option, {pre_fun, fun(_) -> ok end}], Option]],
-    Again = fun(Option) -> #{2 => unicode:characters_to_binary(io_lib:format("invalid option: ~0tp again", [Option]))} end,
+    Again = fun(Option) ->
+                    #{2 => unicode:characters_to_binary(io_lib:format("invalid option: ~0tp again", [Option]))}
+            end,
     ?assertEqual(Again({heir, none}), remarks(failure(cats, setopts, [Table, [{heir, self(), x}, {heir, none}]]))),
     ?assertEqual(Again({protection, public}),
                  remarks(failure(cats, setopts, [Table, [{protection, public}, {protection, public}]]))),
@@ -234,8 +236,8 @@ options(_Config) ->
     #{2 := Long} = remarks(failure(cats, new, [t, [{foo, lists:seq(1, 10000)}]])),
     ?assert(size(Long) < 500).
 
-%% What cats calls in other modules, it is blamed for itself: the caller sees the function that it called, and what is wrong
-%% with its arguments.
+%% What cats calls in other modules, it is blamed for itself: the caller sees the function that it called, and what is
+%% wrong with its arguments.
 failures_elsewhere(_Config) ->
     Table = filled(cats, cats:new(elsewhere, [])),
     Ets = filled(ets, ets:new(elsewhere, [])),
@@ -291,8 +293,8 @@ mailbox(_Config) ->
     {messages, [message]} = process_info(self(), messages),
     receive message -> ok end.
 
-%% What a call does about the causes with which its native function fails one after the other. In another VM, with native
-%% functions made up for it.
+%% What a call does about the causes with which its native function fails one after the other. In another VM, with
+%% native functions made up for it.
 retries(_Config) ->
     {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
     {module, cats_nif} = peer:call(Peer, code, load_binary, [cats_nif, "made_up", made_up_nif()]),
@@ -312,7 +314,8 @@ retries(_Config) ->
 made_up_nif() ->
     Functions = ["lookup(T, K) -> result(plain, lookup, [T, K]).",
                  "dirty(F, A) -> result({dirty, F, A}, dirty, A).",
-                 "result(R, F, A) -> case get(causes) of [] -> R; [undef] -> put(causes, []), erlang:raise(error, undef,"
+                 "result(R, F, A) -> case get(causes) of [] -> R; [undef] -> put(causes, []),"
+                 " erlang:raise(error, undef,"
                  "    [{cats_nif, F, A, []}]); [C | Cs] -> put(causes, Cs), {'$cats_failure', C, A} end."],
     Forms = [begin {ok, Tokens, _} = erl_scan:string(Text), {ok, Form} = erl_parse:parse_form(Tokens), Form end
              || Text <- ["-module(cats_nif).", "-export([lookup/2, dirty/2])." | Functions]],
@@ -321,7 +324,8 @@ made_up_nif() ->
 
 %% A term that looks like a failure is a term like any other, wherever a table has it.
 results_like_failures(_Config) ->
-    Marks = [?FAILED(badkey, [t, k, 2]), ?FAILED(dirty, [t, k]), ?FAILED(returned, x), ?FAILED(busy, []), ?FAILED(1, 2)],
+    Marks = [?FAILED(badkey, [t, k, 2]), ?FAILED(dirty, [t, k]), ?FAILED(returned, x),
+             ?FAILED(busy, []), ?FAILED(1, 2)],
     [begin
          Table = cats:new(marks, [Type]),
          true = cats:insert(Table, {Mark, Mark}),
@@ -339,7 +343,8 @@ results_like_failures(_Config) ->
          %% In an ordered_set, the triples are between these.
          true = cats:insert(Table, [{below, x}, {<<"above">>, x}]),
          [?assertEqual([Mark, Mark], [cats:next(Table, below), cats:prev(Table, <<"above">>)]) || Type =:= ordered_set],
-         ?assert(lists:member(Mark, [cats:first(Table) | [cats:next(Table, Key) || Key <- [below, Mark, <<"above">>]]])),
+         ?assert(lists:member(Mark,
+                              [cats:first(Table) | [cats:next(Table, Key) || Key <- [below, Mark, <<"above">>]]])),
          [true = cats:delete(Table, Key) || Key <- [below, <<"above">>]],
          ?assertEqual(Objects, cats:lookup(Table, Mark)),
          ?assertEqual([Objects, []], cats:lookup_many(Table, [Mark, x])),
@@ -370,7 +375,8 @@ objects_like_failures(_Config) ->
          [?assertEqual([Object], cats:lookup(Table, element(3, Object))) || Object <- All],
          [?assertEqual(All, [cats:nth(Table, N) || N <- lists:seq(0, 4)]) || Type =:= ordered_set],
          [begin
-              ?assertEqual(keep, cats:update(Table, 5, fun(Object) -> ?FAILED(busy, 5) = Object, keep end, ?FAILED(busy, x))),
+              ?assertEqual(keep,
+                           cats:update(Table, 5, fun(Object) -> ?FAILED(busy, 5) = Object, keep end, ?FAILED(busy, x))),
               ?assertEqual(?FAILED(busy, 5), cats:update(Table, 5, fun(Object) -> Object end, ?FAILED(busy, x))),
               ?assertEqual(?FAILED(new, 5), cats:update(Table, 5, fun(?FAILED(busy, 5)) -> ?FAILED(new, 5) end)),
               ?assertEqual(?FAILED(new, 5), cats:fetch(Table, 5, fun(_) -> error(never) end))
@@ -440,7 +446,8 @@ agree({Reason, Function, Arguments, none, Remarks}, {Reason, Function, Arguments
   when Cause =:= default; Cause =:= position ->
     list_to_integer(erlang:system_info(otp_release)) < 29;
 %% cats says which option is invalid.
-agree({Reason, Function, Arguments, none, #{2 := <<"invalid options">>} = Remarks}, {Reason, Function, Arguments, {_, _}, Named})
+agree({Reason, Function, Arguments, none, #{2 := <<"invalid options">>} = Remarks},
+      {Reason, Function, Arguments, {_, _}, Named})
   when Function =:= new; Function =:= setopts ->
     #{2 := <<"invalid option: ", _/binary>>} = Named,
     map_size(Named) =:= map_size(Remarks);
@@ -492,12 +499,13 @@ attempt(Module, Function, Arguments) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Exhausted memory
 
-%% What gives memory back does so when there is none left. In a VM of its own, whose address space is limited. Where that VM itself wants
-%% memory in the end, it tells nothing.
+%% What gives memory back does so when there is none left. In a VM of its own, whose address space is limited. Where
+%% that VM itself wants memory in the end, it tells nothing.
 deletions_without_memory(_Config) ->
     Erl = filename:join(code:root_dir(), "bin/erl"),
     Paths = lists:append([["-pa", filename:dirname(code:which(Module))] || Module <- [cats, ?MODULE]]),
-    Arguments = ["-c", "ulimit -v 2500000; exec \"$0\" \"$@\"", Erl, "-noshell" | Paths] ++ ["-eval", "cats_failure_SUITE:exhaust()"],
+    Arguments = ["-c", "ulimit -v 2500000; exec \"$0\" \"$@\"", Erl, "-noshell" | Paths]
+        ++ ["-eval", "cats_failure_SUITE:exhaust()"],
     case cats_test_lib:run("sh", Arguments) of
         {0, Output} -> ?assertEqual("[]", Output);
         {_, Output} -> {skip, Output}
@@ -532,11 +540,13 @@ fill(Table, Key, Failures) ->
 
 deletions() ->
     [{delete, fun(Table) -> [true = cats:delete(Table, Key) || Key <- lists:seq(1, 1000)] end},
-     {delete_object, fun(Table) -> [true = cats:delete_object(Table, {Key, Key, {Key}}) || Key <- lists:seq(1, 100)] end},
+     {delete_object,
+      fun(Table) -> [true = cats:delete_object(Table, {Key, Key, {Key}}) || Key <- lists:seq(1, 100)] end},
      {delete_many, fun(Table) -> cats:delete_many(Table, lists:seq(1, 400)) end},
      {match_delete, fun(Table) -> cats:match_delete(Table, {'_', 500, '_'}) end},
      {match_delete_all, fun(Table) -> cats:match_delete(Table, '_') end},
-     {select_delete, fun(Table) -> 999 = cats:select_delete(Table, [{{'_', '$1', '_'}, [{'<', '$1', 1000}], [true]}]) end},
+     {select_delete,
+      fun(Table) -> 999 = cats:select_delete(Table, [{{'_', '$1', '_'}, [{'<', '$1', 1000}], [true]}]) end},
      {select_delete_key, fun(Table) -> 1 = cats:select_delete(Table, [{{100, '_', '_'}, [], [true]}]) end},
      {delete_all_objects, fun(Table) -> true = cats:delete_all_objects(Table) end},
      {delete_table, fun(Table) -> true = cats:delete(Table) end}].

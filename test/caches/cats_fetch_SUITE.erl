@@ -2,20 +2,21 @@
 -module(cats_fetch_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([hits_and_misses/1, many_processes_make_one_object/1, the_function_runs_once/1, a_crash_wakes_the_next/1, a_kill_wakes_the_next/1,
-         a_failure_is_shared/1, killed_at_any_instant/1, a_killed_flight_is_forgotten/1, no_table_is_needed/1, own_key_is_refused/1,
-         circles/1, a_circle_through_tables/1, killed_waiters_close_no_circle/1, other_keys_are_fetched_within/1,
-         another_object_stays/1, a_write_ends_a_flight/1, lists_end_flights/1, deleted_at_once/1, deleted_table/1, timeouts/1,
-         equal_keys/1, tables_are_apart/1, rights/1, counted_once/1, explanations/1]).
+-export([hits_and_misses/1, many_processes_make_one_object/1, the_function_runs_once/1, a_crash_wakes_the_next/1,
+         a_kill_wakes_the_next/1, a_failure_is_shared/1, killed_at_any_instant/1, a_killed_flight_is_forgotten/1,
+         no_table_is_needed/1, own_key_is_refused/1, circles/1, a_circle_through_tables/1,
+         killed_waiters_close_no_circle/1, other_keys_are_fetched_within/1, another_object_stays/1,
+         a_write_ends_a_flight/1, lists_end_flights/1, deleted_at_once/1, deleted_table/1, timeouts/1, equal_keys/1,
+         tables_are_apart/1, rights/1, counted_once/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [hits_and_misses, many_processes_make_one_object, the_function_runs_once, a_crash_wakes_the_next, a_kill_wakes_the_next,
-     a_failure_is_shared, killed_at_any_instant, a_killed_flight_is_forgotten, no_table_is_needed, own_key_is_refused, circles,
-     a_circle_through_tables, killed_waiters_close_no_circle, other_keys_are_fetched_within, another_object_stays,
-     a_write_ends_a_flight, lists_end_flights, deleted_at_once, deleted_table, timeouts, equal_keys, tables_are_apart, rights,
-     counted_once, explanations].
+    [hits_and_misses, many_processes_make_one_object, the_function_runs_once, a_crash_wakes_the_next,
+     a_kill_wakes_the_next, a_failure_is_shared, killed_at_any_instant, a_killed_flight_is_forgotten,
+     no_table_is_needed, own_key_is_refused, circles, a_circle_through_tables, killed_waiters_close_no_circle,
+     other_keys_are_fetched_within, another_object_stays, a_write_ends_a_flight, lists_end_flights, deleted_at_once,
+     deleted_table, timeouts, equal_keys, tables_are_apart, rights, counted_once, explanations].
 
 init_per_suite(Config) ->
     case os:getenv("TABLES", "cats") of
@@ -106,7 +107,8 @@ a_failure_is_shared(_Config) ->
          ?assertEqual(1, counters:get(Runs, 1)),
          ?assertMatch(#{fetches_failed := 1, fetches_waited := 49}, cats:stats(Table)),
          cats_test_lib:eventually(fun no_flights/0)
-     end || Class <- [error, exit, throw], Options <- [#{}, #{retry => false, timeout => 60_000}], Table <- [cats:new(t, [public])]].
+     end || Class <- [error, exit, throw], Options <- [#{}, #{retry => false, timeout => 60_000}],
+            Table <- [cats:new(t, [public])]].
 
 %% With option retry, the first ten runs of the function fail, in each of the ways. Each process runs it once at most.
 a_crash_wakes_the_next(_Config) ->
@@ -121,7 +123,9 @@ a_crash_wakes_the_next(_Config) ->
                    end
            end,
     Self = self(),
-    Pids = [spawn_link(fun() -> Self ! {self(), catch_all(fun() -> cats:fetch(Table, key, Make, #{retry => true}) end)} end)
+    Pids = [spawn_link(fun() ->
+                               Self ! {self(), catch_all(fun() -> cats:fetch(Table, key, Make, #{retry => true}) end)}
+                       end)
             || _ <- lists:seq(1, 100)],
     Results = [receive {Pid, Result} -> Result end || Pid <- Pids],
     Failed = lists:usort([Run || {_Class, {failed, Run}} <- Results]),
@@ -148,7 +152,8 @@ a_kill_wakes_the_next(_Config) ->
     ?assertEqual(cats:lookup(Table, key), lists:usort(Objects)),
     cats_test_lib:eventually(fun no_flights/0).
 
-%% Processes are killed all the time while others fetch. Everybody who is left gets an object, and nothing is left behind.
+%% Processes are killed all the time while others fetch. Everybody who is left gets an object, and nothing is left
+%% behind.
 killed_at_any_instant(_Config) ->
     [begin
          Make = fun(Key) -> erlang:yield(), {Key, self()} end,
@@ -206,8 +211,8 @@ own_key_is_refused(_Config) ->
     ?assertEqual([], cats:tab2list(Table)),
     ?assertEqual({key, 1}, cats:fetch(Table, key, fun(Key) -> {Key, 1} end)).
 
-%% Each process of a ring makes the object of a key of a table, and fetches the one that the next process makes. The function of one of
-%% them fails, and so those of all others.
+%% Each process of a ring makes the object of a key of a table, and fetches the one that the next process makes. The
+%% function of one of them fails, and so those of all others.
 ring(Places) ->
     Self = self(),
     Make = fun(Number) ->
@@ -216,7 +221,12 @@ ring(Places) ->
                    {NextTable, Next} = lists:nth(1 + Number rem length(Places), Places),
                    cats:fetch(NextTable, Next, fun(_) -> error(called) end)
            end,
-    Pids = [spawn_link(fun() -> Self ! {self(), cats_test_lib:cause(fun() -> cats:fetch(Table, Key, fun(_) -> Make(Number) end) end)} end)
+    Pids = [spawn_link(fun() ->
+                               Self ! {self(),
+                                       cats_test_lib:cause(fun() ->
+                                                                   cats:fetch(Table, Key, fun(_) -> Make(Number) end)
+                                                           end)}
+                       end)
             || {Number, {Table, Key}} <- lists:zip(lists:seq(1, length(Places)), Places)],
     %% Nobody goes on before all keys are being made.
     [receive {makes, Pid} -> ok end || Pid <- Pids],
@@ -228,19 +238,25 @@ ring(Places) ->
     ?assertEqual({min(10, length(Places)), []}, {length(lists:usort(Circle)), Circle -- Places}).
 
 circles(_Config) ->
-    [ring([{Table, {key, N}} || N <- lists:seq(1, Size)]) || Table <- [cats:new(t, [Type, public]) || Type <- [set, ordered_set]],
+    [ring([{Table, {key, N}} || N <- lists:seq(1, Size)])
+     || Table <- [cats:new(t, [Type, public]) || Type <- [set, ordered_set]],
                                                              Size <- [2, 3, 100, 2100]],
     Table = cats:new(circular, [public]),
     Self = self(),
     %% A process makes `a' and waits for this one.
     Other = fun() -> cats:fetch(Table, a, fun(_) -> cats:fetch(Table, b, fun(_) -> error(called) end) end) end,
-    Make = fun(_) -> _ = spawn(Other), have_waited(Table, 1), Self ! cats_test_lib:remarks(fetch, [Table, a, fun(_) -> error(called) end]) end,
+    Make = fun(_) ->
+                   _ = spawn(Other),
+                   have_waited(Table, 1),
+                   Self ! cats_test_lib:remarks(fetch, [Table, a, fun(_) -> error(called) end])
+           end,
     catch cats:fetch(Table, b, Make),
     ?assertEqual(#{2 => <<"the function waits for itself in a circle of fetches, each of which waits for the next one:"
                           " key a of table circular, key b of table circular">>}, receive Remarks -> Remarks end).
 
 a_circle_through_tables(_Config) ->
-    ring([{cats:new(t, [Type, public | More]), key} || Type <- [set, ordered_set], More <- [[], [{ttl, 60_000}], [compressed]]]).
+    ring([{cats:new(t, [Type, public | More]), key}
+          || Type <- [set, ordered_set], More <- [[], [{ttl, 60_000}], [compressed]]]).
 
 %% A process that was killed while it waited for a flight waits no more.
 killed_waiters_close_no_circle(_Config) ->
@@ -284,7 +300,8 @@ another_object_stays(_Config) ->
     [?assertEqual({key, other}, receive {Pid, Object} -> Object end) || Pid <- Pids],
     ?assertEqual([{key, other}], cats:tab2list(Table)).
 
-%% When another process writes to the key while the function runs, nobody waits any more, and those that come later begin anew.
+%% When another process writes to the key while the function runs, nobody waits any more, and those that come later
+%% begin anew.
 a_write_ends_a_flight(_Config) ->
     Self = self(),
     [begin
@@ -299,8 +316,10 @@ a_write_ends_a_flight(_Config) ->
          Leader ! go,
          ?assertEqual({key, Expected}, receive {Leader, Late} -> Late end),
          cats_test_lib:eventually(fun no_flights/0)
-     end || More <- [[], [{ttl, 60_000}], [{limit, {objects, 10}}], [compressed], [{engine, std_hash}], [{engine, linear_hash}],
-                     [ordered_set], [ordered_set, {ttl, 60_000}], [ordered_set, {engine, ca_avl}], [ordered_set, {engine, avl}, {lock, mrqd}, {delegate, copy}]],
+     end
+     || More <- [[], [{ttl, 60_000}], [{limit, {objects, 10}}], [compressed], [{engine, std_hash}],
+                 [{engine, linear_hash}], [ordered_set], [ordered_set, {ttl, 60_000}], [ordered_set, {engine, ca_avl}],
+                 [ordered_set, {engine, avl}, {lock, mrqd}, {delegate, copy}]],
             Snapshots <- case [More] -- [[], [ordered_set], [{ttl, 60_000}]] of [] -> [0, 1]; _ -> [0] end,
             {Stored, Write} <-
                 [{x, fun(T) -> cats:insert(T, {key, x}) end},
@@ -400,7 +419,10 @@ equal_keys(_Config) ->
     [begin
          Table = cats:new(t, [Type, public]),
          Self = self(),
-         Leader = spawn_link(fun() -> cats:fetch(Table, One, fun(_) -> Self ! {makes, self()}, receive go -> {One, made} end end) end),
+         Leader = spawn_link(fun() ->
+                                     cats:fetch(Table, One,
+                                                fun(_) -> Self ! {makes, self()}, receive go -> {One, made} end end)
+                             end),
          receive {makes, Leader} -> ok end,
          cats:insert(Table, {{probe, One}}),
          Expected = case cats:member(Table, {probe, Other}) of
@@ -431,7 +453,9 @@ counted_once(_Config) ->
          receive {makes, Waits} -> Waits ! go end,
          cats_test_lib:eventually(fun no_flights/0),
          ?assertMatch(#{lookups := 22, hits := 10, misses := 12}, cats:stats(Table))
-     end || {More, Options} <- [{[], #{}}, {[ordered_set], #{}}, {[{ttl, 60_000}], #{}}, {[{ttl, 60_000}], #{stale => 10}}]].
+     end
+     || {More, Options} <- [{[], #{}}, {[ordered_set], #{}}, {[{ttl, 60_000}], #{}},
+                            {[{ttl, 60_000}], #{stale => 10}}]].
 
 %% One key of several tables, by identifier and by name.
 tables_are_apart(_Config) ->
@@ -462,8 +486,9 @@ explanations(_Config) ->
     Bag = cats:new(t, [bag]),
     Make = fun(Key) -> {Key} end,
     NoObject = #{3 => <<"the function did not return an object with the key">>},
-    NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at most"
-                         " 1099511627775 milliseconds or infinity, stale, at most 1099511627775 milliseconds, and retry, a boolean">>},
+    NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or "
+                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale, at most 1099511627775 "
+                         "milliseconds, and retry, a boolean">>},
     [?assertEqual({Arguments, Remarks}, {Arguments, cats_test_lib:remarks(fetch, Arguments)})
      || {Arguments, Remarks} <-
             [{[no_table, k, Make], #{1 => <<"the table identifier does not refer to an existing ETS table">>}},

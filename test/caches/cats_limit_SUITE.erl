@@ -3,16 +3,17 @@
 -include_lib("stdlib/include/assert.hrl").
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
-         used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1,
-         smallest/1, lists_hold_bytes/1, refused_lists/1, emptied_bytes/1, fleeting/1, any_size/1, any_size_together/1]).
+-export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
+         without_need_of_room/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1,
+         snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1, refused_lists/1,
+         emptied_bytes/1, fleeting/1, any_size/1, any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, uses, killed_writers,
-     binaries, held_terms, too_large, snapshots, emptied, ordered, expiring, smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting,
-     any_size, any_size_together].
+    [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room,
+     used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
+     smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, any_size, any_size_together].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -40,7 +41,8 @@ refusals(_Config) ->
      || Options <- [[bag], [duplicate_bag], [compressed], [{engine, linear_hash}]]],
     ?assertEqual("option evict goes with option limit only", explained([{evict, sieve}])),
     [?assertError(badarg, cats:new(t, Options))
-     || Options <- [[{limit, 5}], [{limit, {objects, 0}}], [{limit, {words, 5}}], [{limit, {objects, 5}}, {evict, lru}]]].
+     || Options <- [[{limit, 5}], [{limit, {objects, 0}}], [{limit, {words, 5}}],
+                    [{limit, {objects, 5}}, {evict, lru}]]].
 
 explained(Options) ->
     try cats:new(t, Options) of
@@ -64,9 +66,16 @@ every_writer(_Config) ->
                    fun(N) -> cats:insert_new(Table, [{{N, I}, y} || I <- lists:seq(21, 30)]) end,
                    fun(N) -> cats:update_counter(Table, {counter, N}, 1, {x, 0}) end,
                    fun(N) -> cats:update_element(Table, {element, N}, {2, 1}, {x, 0}) end,
-                   fun(N) -> cats:update(Table, {update, N}, fun({_, V}) -> {{update, N}, V + 1} end, {{update, N}, 0}) end,
+                   fun(N) ->
+                           cats:update(Table, {update, N}, fun({_, V}) -> {{update, N}, V + 1} end, {{update, N}, 0})
+                   end,
                    fun(N) -> cats:insert_many(Table, [{{many, N, I}, z} || I <- lists:seq(1, 10)]) end,
-                   fun(N) -> cats_transaction:run(fun() -> [cats_transaction:insert(Table, {{tx, N, I}, a}) || I <- lists:seq(1, 7)] end) end,
+                   fun(N) ->
+                           cats_transaction:run(fun() ->
+                                                        [cats_transaction:insert(Table, {{tx, N, I}, a})
+                                                         || I <- lists:seq(1, 7)]
+                                                end)
+                   end,
                    fun(N) -> cats:fetch(Table, {fetch, N}, fun(Key) -> {Key, b} end) end,
                    fun(_) -> cats:from_ets(Table, Ets) end],
          [begin
@@ -119,7 +128,8 @@ growers() ->
                        [Old] = cats:lookup(Table, Key),
                        cats:replace(Table, Old, {Key, Large, 0})
                end},
-     {select_replace, fun(Table, Key) -> cats:select_replace(Table, [{{Key, '_', '_'}, [], [{{Key, {const, Large}, 0}}]}]) end},
+     {select_replace,
+      fun(Table, Key) -> cats:select_replace(Table, [{{Key, '_', '_'}, [], [{{Key, {const, Large}, 0}}]}]) end},
      {transaction, fun(Table, Key) -> transaction(fun() -> cats_transaction:insert(Table, {Key, Large, 0}) end) end}].
 
 %% A transaction whose failure is raised.
@@ -243,7 +253,8 @@ uses(_Config) ->
                     true = cats:delete(Table),
                     Keys =:= [1, 3]
             end,
-    ?assertEqual([], [{Expected, Type, Policy, N} || {Expected, Calls} <- [{true, Uses}, {false, Others}], {N, Call} <- lists:enumerate(Calls),
+    ?assertEqual([], [{Expected, Type, Policy, N}
+                      || {Expected, Calls} <- [{true, Uses}, {false, Others}], {N, Call} <- lists:enumerate(Calls),
                                                      Type <- [set, ordered_set], Policy <- [sieve, clock],
                                                      Stays(Type, Policy, Call) =/= Expected]).
 
@@ -328,8 +339,12 @@ binaries(_Config) ->
 held_terms(_Config) ->
     Bytes = 20_000,
     Binary = fun(N) -> binary:copy(<<N:32>>, Bytes div 4) end,
-    Deep = fun(Term) -> lists:foldl(fun(I, Inner) -> case I rem 3 of 0 -> {I, Inner}; 1 -> [Inner]; 2 -> #{I => Inner} end end,
-                                    Term, lists:seq(1, 100)) end,
+    Deep = fun(Term) ->
+                   lists:foldl(fun(I, Inner) ->
+                                       case I rem 3 of 0 -> {I, Inner}; 1 -> [Inner]; 2 -> #{I => Inner} end
+                               end,
+                               Term, lists:seq(1, 100))
+           end,
     Makers = [{bits_at_the_end, fun(N) -> <<(Binary(N))/binary, 1:1>> end},
               {bits_at_the_start, fun(N) -> <<_:1, Rest/bits>> = Binary(N), Rest end},
               {bits_of_a_part, fun(N) -> <<_:7, Rest:1001/bits, _/bits>> = Binary(N), Rest end},
@@ -410,7 +425,8 @@ expiring(_Config) ->
     true = cats:insert(Table, [{{new, N}, N} || N <- lists:seq(1, 100)]),
     ?assertEqual(100, cats:info(Table, size)).
 
-%% What one call writes counts together: what it removes makes room for what it adds, and of several objects of a key the last one counts.
+%% What one call writes counts together: what it removes makes room for what it adds, and of several objects of a key
+%% the last one counts.
 together(_Config) ->
     [begin
          Big = binary:copy(<<"x">>, 5000),
@@ -430,7 +446,11 @@ together(_Config) ->
                 end,
          Full = case Policy of
                     none -> Fill(1);
-                    _ -> Fill(1), cats:delete_all_objects(Table), [cats:insert(Table, {N, Big}) || N <- lists:seq(1, 10)], 10
+                    _ ->
+                        Fill(1),
+                        cats:delete_all_objects(Table),
+                        [cats:insert(Table, {N, Big}) || N <- lists:seq(1, 10)],
+                        10
                 end,
          Run = fun(Deleted, Inserted) ->
                        cats_transaction:run(fun() ->
@@ -449,7 +469,8 @@ together(_Config) ->
          true = cats:insert(Table, [{repeated, Big} || _ <- lists:seq(1, Full)]),
          ?assertEqual(Full, cats:info(Table, size)),
          true = cats:delete(Table, {newer, 2}),
-         true = cats:insert(Table, [{repeated, x}, {3, Big} | [{3.0, Big} || Type =:= ordered_set]] ++ [{repeated, Big}]),
+         true = cats:insert(Table,
+                            [{repeated, x}, {3, Big} | [{3.0, Big} || Type =:= ordered_set]] ++ [{repeated, Big}]),
          ?assertEqual(Full, cats:info(Table, size)),
          case Policy of
              none ->
@@ -461,7 +482,8 @@ together(_Config) ->
                  ok
          end,
          cats:delete(Table)
-     end || Type <- [set, ordered_set], Unit <- [objects, bytes], Policy <- [none, sieve], {Unit, Policy} =/= {bytes, sieve}].
+     end || Type <- [set, ordered_set], Unit <- [objects, bytes], Policy <- [none, sieve],
+            {Unit, Policy} =/= {bytes, sieve}].
 
 %%% Limits of bytes, where the structure of the table is a large part of them
 
@@ -477,7 +499,8 @@ smallest(_Config) ->
          true = cats:insert(Table, {{a, key}, x}),
          ?assert(used(Table) =< Least),
          cats:delete(Table)
-     end || Type <- [set, ordered_set], Access <- [public, private], Policy <- [none | ?POLICIES], Expiry <- [[], [{ttl, 60_000}], [{idle, 60_000}]]].
+     end || Type <- [set, ordered_set], Access <- [public, private], Policy <- [none | ?POLICIES],
+            Expiry <- [[], [{ttl, 60_000}], [{idle, 60_000}]]].
 
 %% The least limit that is accepted, which is above the first number.
 least(_, Low, High) when High =:= Low + 1 -> High;
@@ -534,7 +557,8 @@ emptied_bytes(_Config) ->
          cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Limit <- [20_000, 200_000], {Way, Empty} <- Ways].
 
-%% Objects that replace others all the time leave no items of the timer wheel behind that would count, or take more than the limit.
+%% Objects that replace others all the time leave no items of the timer wheel behind that would count, or take more than
+%% the limit.
 fleeting(_Config) ->
     [begin
          Table = cats:new(t, [Type, public, {limit, {bytes, Limit}}, {evict, Policy}, Expiry]),
@@ -559,8 +583,8 @@ fleeting(_Config) ->
                   end || N <- lists:seq(1, 20_000)]
          end,
          cats:delete(Table)
-     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Expiry <- [{ttl, 60_000}, {idle, 60_000}], Limit <- [20_000, 200_000],
-            Key <- [fun(N) -> N end, fun(N) -> {key, [N]} end]].
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], Expiry <- [{ttl, 60_000}, {idle, 60_000}],
+            Limit <- [20_000, 200_000], Key <- [fun(N) -> N end, fun(N) -> {key, [N]} end]].
 
 limited_bytes(Type, Policy, Limit) -> cats:new(t, [Type, public, {limit, {bytes, Limit}}, {evict, Policy}]).
 
@@ -576,8 +600,8 @@ accepted(Table, Limit) ->
     ?assert(used(Table) =< Limit),
     cats:info(Table, size).
 
-%% Random calls on tables of any size. The limit holds after each call. What is refused is refused by a fresh table, too: with the same
-%% contents where nothing is evicted, otherwise when it is empty.
+%% Random calls on tables of any size. The limit holds after each call. What is refused is refused by a fresh table,
+%% too: with the same contents where nothing is evicted, otherwise when it is empty.
 any_size(_Config) -> [any_table() || _ <- lists:seq(1, ?TABLES)].
 
 any_table() ->
@@ -598,7 +622,8 @@ any_table() ->
 %% Small limits are as many as large ones.
 any_options() ->
     Limit = round(8000 * math:pow(250, rand:uniform())),
-    [one_of([set, ordered_set]), {limit, {bytes, Limit}}, {evict, one_of([none | ?POLICIES])}, {write_concurrency, one_of([true, false, auto])},
+    [one_of([set, ordered_set]), {limit, {bytes, Limit}}, {evict, one_of([none | ?POLICIES])},
+     {write_concurrency, one_of([true, false, auto])},
      one_of([public, private]) | one_of([[], [{ttl, 60_000}], [{ttl, 20}], [{idle, 60_000}], [{idle, 20}]])].
 
 %% Overflow blocks of a hash may take more than their objects paid, where many objects of crowded buckets were deleted.
@@ -610,7 +635,8 @@ most_of(Options) ->
     end.
 
 any_calls() ->
-    #{key => one_of([fun(N) -> N end, fun(N) -> {user, N} end, fun(N) -> {a, {b, N}, [N, 1.5]} end, fun integer_to_binary/1]),
+    #{key => one_of([fun(N) -> N end, fun(N) -> {user, N} end,
+                     fun(N) -> {a, {b, N}, [N, 1.5]} end, fun integer_to_binary/1]),
       keys => one_of([20, 300, 10_000, 1_000_000]),
       value => one_of([1, 10, 100, 1000])}.
 
@@ -659,18 +685,23 @@ any_insert(Table, Options, Objects) ->
             end
     end.
 
-%% The same under several processes: nothing is refused that fits an empty table, and the limit is not passed. Only stale items of the timer
-%% wheel may pass it, while a process that has locked some does not run.
+%% The same under several processes: nothing is refused that fits an empty table, and the limit is not passed. Only
+%% stale items of the timer wheel may pass it, while a process that has locked some does not run.
 any_size_together(_Config) ->
     [begin
          Limit = round(20_000 * math:pow(100, rand:uniform())),
-         Options = [Type, public, {limit, {bytes, Limit}}, {evict, Policy}, {write_concurrency, one_of([true, false, auto])} | Expiry],
+         Options = [Type, public, {limit, {bytes, Limit}}, {evict, Policy},
+                    {write_concurrency, one_of([true, false, auto])} | Expiry],
          Table = cats:new(t, Options),
-         Calls = #{key => one_of([fun(N) -> N end, fun(N) -> {user, N} end]), keys => one_of([20, 1000, 1_000_000]), value => 8},
+         Calls = #{key => one_of([fun(N) -> N end, fun(N) -> {user, N} end]),
+                   keys => one_of([20, 1000, 1_000_000]), value => 8},
          %% Without eviction, the contents of a table that refuses are others by now.
          Known = case Policy of none -> []; _ -> Options end,
          Seeds = [rand:uniform(1 bsl 50) || _ <- lists:seq(1, 4)],
-         Processes = [spawn_monitor(fun() -> rand:seed(exsss, Seed), [any_call(Table, Known, Calls) || _ <- lists:seq(1, 3000)] end) || Seed <- Seeds],
+         Processes = [spawn_monitor(fun() ->
+                                            rand:seed(exsss, Seed),
+                                            [any_call(Table, Known, Calls) || _ <- lists:seq(1, 3000)]
+                                    end) || Seed <- Seeds],
          Most = most_until_down(Table, Processes, 0),
          ct:pal("~p of ~p: ~0p", [Most, Limit, Options]),
          ?assert(Expiry =/= [] orelse Most =< most_of(Options), {Most, Options}),

@@ -134,8 +134,9 @@ lint-native: deps ## rustfmt, clippy
 lint-floors: ## no room of a crate imports from a floor above its own
 	@scripts/lint-floors
 
-lint-erlang: build ## xref, Dialyzer
+lint-erlang: build ## the length of lines, xref, Dialyzer
 	@scripts/deps lint
+	@scripts/lint-lines
 	@$(REBAR3) xref
 	@$(REBAR3) dialyzer
 

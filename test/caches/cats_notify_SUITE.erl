@@ -196,7 +196,16 @@ names(_Config) ->
     Named = cats:new(notified, [named_table, public, {ttl, 10}, {notify, self(), [{interval, 0}]}]),
     true = cats:insert(notified, {1}),
     ?assertEqual({[{expired, {1}}], 0}, told(Named, 1)),
-    true = cats:delete(Named).
+    %% Who has got the old name only is told again.
+    true = cats:insert(notified, {2}),
+    message(notified),
+    renamed = cats:rename(notified, renamed),
+    message(renamed),
+    ?assertEqual({[{expired, {2}}], 0}, cats:removed(renamed)),
+    no_message(),
+    true = cats:insert(renamed, {3}),
+    ?assertEqual({[{expired, {3}}], 0}, told(renamed, 1)),
+    true = cats:delete(renamed).
 
 %% Several processes add objects. Each of them is there, was told or is lost, and none twice.
 each_once(_Config) ->

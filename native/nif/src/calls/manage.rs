@@ -328,6 +328,7 @@ pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
         return Err(bad());
     }
     registry().rename(&Vm(env), handle, name.0, env.this_process().0)?;
+    notices::renamed(env, handle)?;
     probe_lazy!(table_renamed, handle.table().serial(), start(&atom_text(name)));
     let renamed = || trace::Event::new(trace::Kind::Renamed, handle.table().serial(), [name.0, 0]);
     trace::record(|| renamed().by(env.this_process().0));

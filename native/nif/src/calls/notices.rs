@@ -71,12 +71,25 @@ fn events(env: Env, mut list: Term) -> Option<(bool, bool)> {
 /// Lets a process be told what a table removes that nobody knows yet.
 pub(super) fn set(env: Env, table: &Table, pid: Term, options: Options) -> Result<(), Failure> {
     let notices = Arc::new(Notices::new(pid.0, options));
-    let message = env.tuple(&[env.atom("cats_removed"), designation(env, table)]);
-    notices.set_message(block(env, &[message])?);
+    notices.set_message(message(env, table)?);
     match table.set_notices(notices) {
         true => Ok(()),
         false => Err(Failure::Bad(env.atom("nothing_removed"))),
     }
+}
+
+/// The message names the table as it is named now.
+fn message(env: Env, table: &Table) -> Result<Block, Failure> {
+    let message = env.tuple(&[env.atom("cats_removed"), designation(env, table)]);
+    block(env, &[message])
+}
+
+/// To be called when a table has another name.
+pub(super) fn renamed(env: Env, handle: Handle<'_>) -> Result<(), Failure> {
+    if let Some(notices) = handle.notices().filter(|_| handle.table().options().named()) {
+        notices.set_message(message(env, handle.table())?);
+    }
+    Ok(())
 }
 
 /// What `info(Table, notify)` tells: `{Pid, Options}`, or `undefined`.

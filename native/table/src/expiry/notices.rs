@@ -16,11 +16,11 @@ use crate::object::{memory_of, retire_body};
 use cats_engine::Entry;
 use cats_sync::clock;
 use cats_sync::epoch::{pin, Guard};
-use cats_sync::facade::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::facade::{yield_now, AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::Block;
 use std::collections::VecDeque;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// Why a table removed an object by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,8 @@ struct Queue {
     bytes: usize,
     /// The message was sent, and the process has not come since.
     sent: bool,
+    /// It names the table. Before it is set nothing is removed.
+    message: Option<Arc<Block>>,
 }
 
 /// See the module's documentation.
@@ -72,7 +74,6 @@ pub struct Notices {
     /// The word of the pid.
     receiver: u64,
     options: Options,
-    message: OnceLock<Block>,
     queue: Exclusive<Queue>,
     /// When the reaper is to look. `u64::MAX`: it need not.
     due: AtomicU64,
@@ -87,7 +88,6 @@ impl Notices {
         Self {
             receiver,
             options,
-            message: OnceLock::new(),
             queue: Exclusive::default(),
             due: AtomicU64::new(u64::MAX),
             lost: AtomicUsize::new(0),
@@ -95,9 +95,22 @@ impl Notices {
         }
     }
 
-    /// Sets the message. Before that nothing is removed.
+    /// Sets the message. If objects wait, the process gets it, as one that was sent before may name no table any more. What the caller has
+    /// done cannot be taken back, so it waits for the lock.
     pub fn set_message(&self, message: Block) {
-        self.message.get_or_init(|| message);
+        let message = Arc::new(message);
+        let set = |queue: &mut Queue| {
+            queue.message = Some(message.clone());
+            queue.sent = false;
+            !queue.objects.is_empty()
+        };
+        loop {
+            match self.queue.with(set) {
+                Ok(true) => return self.look_at(clock::now()),
+                Ok(false) => return,
+                Err(Busy) => yield_now(),
+            }
+        }
     }
 
     pub fn receiver(&self) -> u64 {
@@ -176,15 +189,15 @@ impl Notices {
         }
         // Relaxed: whoever queues something after this sets it again.
         self.due.store(u64::MAX, Ordering::Relaxed);
-        let send = self.queue.with(|queue| {
+        let message = self.queue.with(|queue| {
             let send = !queue.sent && !queue.objects.is_empty();
             queue.sent |= send;
-            send
+            queue.message.clone().filter(|_| send)
         });
-        let (Ok(send), Some(deliver)) = (send, SEND.get()) else {
+        let (Ok(message), Some(deliver)) = (message, SEND.get()) else {
             return self.look_at(clock::now());
         };
-        if !deliver(self.receiver, if send { self.message.get() } else { None }) {
+        if !deliver(self.receiver, message.as_deref()) {
             // Relaxed: as in `is_off`.
             self.off.store(true, Ordering::Relaxed);
             self.clear(guard);

@@ -397,7 +397,11 @@ is_increment({Pos, Increment}) -> is_integer(Pos) andalso is_number(Increment);
 is_increment(_Other) -> false.
 
 %% Increments as ets knows them, for its remarks on keys and positions.
-in_integers(Increments) when is_list(Increments) -> [in_integers(Increment) || Increment <- Increments];
+in_integers(Increments) when is_list(Increments) ->
+    case is_proper(Increments) of
+        true -> [in_integers(Increment) || Increment <- Increments];
+        false -> 1
+    end;
 in_integers({Pos, _Increment}) -> {Pos, 1};
 in_integers(_Increment) -> 1.
 

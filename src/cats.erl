@@ -46,7 +46,7 @@
 %% Every function with a table argument fails with `badarg' when the table does not exist, or when its access
 %% rights forbid the operation. Functions that take objects fail with `badarg' when an object is no tuple, or has
 %% no element at the key position. The shell prints the reason. A function fails with `system_limit' when memory
-%% runs out.
+%% runs out, or when another limit is met. The shell prints which one, and what can be done.
 -module(cats).
 
 -include("cats_failure.hrl").

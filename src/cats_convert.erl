@@ -13,6 +13,9 @@ from_dets(Table, DetsTable) ->
     Copied = try
                  dets_to_ets(DetsTable, Table)
              catch
+                 error:system_limit:Stack ->
+                     [{_, _, _, Info} | _] = Stack,
+                     cats_failure:fail(system_limit, cats_failure:cause(Info), from_dets, [Table, DetsTable]);
                  error:Reason -> {error, Reason};
                  exit:Reason -> {error, Reason};
                  throw:Thrown -> Thrown

@@ -14,7 +14,7 @@
 %% | `returned' | No failure: in place of the arguments is a result that looks like a failure, as a stored term may. |
 %% | `inside_transaction' | Inside that transaction's function, the error badarg. Otherwise the call is made again. |
 %% | `{not_loaded, Text}' | The library could not be loaded. The error says why. The arguments are `none'. |
-%% | `system_limit' | The error of the same name. |
+%% | `{system_limit, Limit}' | The error system_limit. The limit that was met is its cause. |
 %% | `{panic, Text}' | The native function has a bug. The error has this reason. |
 %% | others | The error badarg with this cause: the one of ets (`none' if it gives none), or one of cats' own. |
 %%
@@ -23,7 +23,7 @@
 
 -include("cats_failure.hrl").
 
--export([handle/2, handle/4, fail/4, format_error/2]).
+-export([handle/2, handle/4, fail/4, info/1, cause/1, stack/4, format_error/2]).
 
 -export_type([failure/0]).
 
@@ -50,19 +50,19 @@ handle(?FAILED(settings, Arguments), Function) ->
 handle(?FAILED(inside_transaction = Cause, Arguments), Function) ->
     case cats_preferred:is_inside() of
         true ->
-            {raise, badarg, Arguments, bad(Cause)};
+            {raise, badarg, Arguments, info(Cause)};
         false ->
             erlang:yield(),
             outcome(apply(cats_nif, Function, Arguments), Function)
     end;
 handle(?FAILED({not_loaded, Text}, none), _Function) ->
     {raise, {cats_nif_not_loaded, Text}, none, [{error_info, #{module => ?MODULE}}]};
-handle(?FAILED(system_limit, Arguments), _Function) ->
-    {raise, system_limit, Arguments, []};
+handle(?FAILED({system_limit, Limit}, Arguments), _Function) ->
+    {raise, system_limit, Arguments, info(Limit)};
 handle(?FAILED({panic, _Text} = Panic, Arguments), _Function) ->
     {raise, Panic, Arguments, []};
 handle(?FAILED(Cause, Arguments), _Function) ->
-    {raise, badarg, Arguments, bad(Cause)}.
+    {raise, badarg, Arguments, info(Cause)}.
 
 dirty(Function, Arguments) ->
     case cats_nif:dirty(Function, Arguments) of
@@ -86,39 +86,97 @@ handle(Failure, Native, Function, Arguments) ->
         {raise, Reason, _, Info} -> raise(Reason, Function, Arguments, Info)
     end.
 
-bad(none) -> [{error_info, #{module => ?MODULE}}];
-bad(Cause) -> [{error_info, #{cause => Cause, module => ?MODULE}}].
+%% @private
+%% @doc What a stack trace has of an error with this cause.
+-spec info(Cause :: term()) -> [{error_info, map()}].
+info(none) -> [{error_info, #{module => ?MODULE}}];
+info(Cause) -> [{error_info, #{cause => Cause, module => ?MODULE}}].
 
 %% @private
-%% @doc Raises an error in the name of `cats:Function', with a cause if it is badarg.
+%% @doc The cause in that, or `none'.
+-spec cause([{atom(), term()}]) -> Cause :: term().
+cause(Info) -> maps:get(cause, proplists:get_value(error_info, Info, #{}), none).
+
+%% @private
+%% @doc Raises an error in the name of `cats:Function', with a cause if it is one of cats' own.
 -spec fail(Reason :: term(), Cause :: term(), Function :: atom(), Arguments :: [term()]) -> no_return().
-fail(badarg, Cause, Function, Arguments) -> raise(badarg, Function, Arguments, bad(Cause));
-fail({conflict, _} = Reason, Cause, Function, Arguments) -> raise(Reason, Function, Arguments, bad(Cause));
+fail(badarg, Cause, Function, Arguments) -> raise(badarg, Function, Arguments, info(Cause));
+fail({conflict, _} = Reason, Cause, Function, Arguments) -> raise(Reason, Function, Arguments, info(Cause));
+fail(system_limit, Limit, Function, Arguments) when Limit =/= none ->
+    raise(system_limit, Function, Arguments, info(Limit));
 fail(Reason, _Cause, Function, Arguments) -> raise(Reason, Function, Arguments, []).
 
 -spec raise(Reason :: term(), Function :: atom(), Arguments :: [term()], [{error_info, map()}]) -> no_return().
 raise(Reason, Function, Arguments, Info) ->
-    {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
-    erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)]).
+    erlang:raise(error, Reason, stack(cats, Function, Arguments, Info)).
 
-%% The stack below the function of `cats' that was called.
-callers(Stack) ->
-    Own = [?MODULE, cats, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif,
-           cats_qlc, cats_select, cats_slices],
+%% @private
+%% @doc The stack of the calling process, with this function in place of the frames on top that are the library's own.
+-spec stack(module(), Function :: atom(), Arguments :: [term()], [{error_info, map()}]) -> erlang:stacktrace().
+stack(Module, Function, Arguments, Info) ->
+    {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
+    [{Module, Function, Arguments, Info} | callers(Module, Stack)].
+
+%% The stack below the function that was called.
+callers(Module, Stack) ->
+    Own = [?MODULE, Module, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc,
+           cats_select, cats_slices],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private
 %% @doc The remarks on the arguments of a failed call, as `erl_error' asks for them: those that the running
 %% OTP has for `ets'. If the library could not be loaded, a remark on the whole call.
--spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() | general => unicode:chardata()}.
+-spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() | general | reason => unicode:chardata()}.
 format_error({cats_nif_not_loaded, Failure}, _Stack) ->
     #{general => text("the native library of cats is not loaded: ~ts", [Failure])};
+format_error(system_limit, [{_Module, Function, Arguments, Info} | _]) ->
+    explain_limit(cause(Info), table_place(Function), Arguments);
 format_error(badarg, [{cats_transaction, run, Arguments, _} | _]) ->
     explain_run(Arguments);
 format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
-    ErrorInfo = proplists:get_value(error_info, Info, #{}),
-    Cause = maps:get(cause, ErrorInfo, none),
+    Cause = cause(Info),
     name_ets(Cause, table_place(Function), Arguments, explain(Reason, Function, Arguments, Cause)).
+
+%% Elixir would say that the arguments are wrong, if it were not for this reason. It is the one that the shell gives.
+explain_limit(Limit, Place, Arguments) ->
+    Remarks = case limit_remark(Limit) of
+                  {table, Format} -> #{Place => text(Format, [limit_of(Place, Arguments)])};
+                  {general, Remark} -> #{general => Remark};
+                  none -> #{}
+              end,
+    Remarks#{reason => <<"a system limit has been reached">>}.
+
+%% The limits that are met: what they bound, and what can be done. Those of a table are described.
+limit_remark(full) ->
+    {table, "the table has reached its limit~ts and evicts nothing: delete objects, or create it with a larger limit"
+            " or another option evict"};
+limit_remark(too_large) ->
+    {table, "the call inserts more at once than the table's limit~ts allows: insert smaller objects or shorter lists,"
+            " or create the table with a larger limit"};
+limit_remark(too_many_tables) ->
+    {general, <<"a transaction writes at most 32 tables: write to the others in another transaction, or keep what"
+                " belongs together in one table">>};
+limit_remark(memory) ->
+    {general, <<"the machine, or the system's limit for the VM, has no more memory: delete objects or tables, bound"
+                " tables by option limit, or raise that limit">>};
+limit_remark(integer) ->
+    {general, <<"the integer is larger than the VM allows">>};
+limit_remark(processes) ->
+    {general, <<"the VM has as many processes as it may have, and the call needs one more: start it with a"
+                " larger +P">>};
+limit_remark(thread) ->
+    {general, <<"the system refuses a thread, which cats needs for its first table: raise its limit of threads">>};
+limit_remark(_) ->
+    none.
+
+%% The limit of the table, in brackets. It may be gone by now.
+limit_of(Place, Arguments) ->
+    try cats:info(lists:nth(Place, Arguments), limit) of
+        Limit when is_tuple(Limit) -> text(" (~0p)", [Limit]);
+        _ -> ""
+    catch
+        error:_ -> ""
+    end.
 
 explain_run([Fun]) ->
     explain_run([Fun, []]);

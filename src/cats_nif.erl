@@ -2,10 +2,11 @@
 %% @doc The native functions of cats: loads the library `cats_nif' and holds a stub for each function of it.
 %%
 %% A function returns what the function of `ets' with its name returns, or that it failed, with a cause and the
-%% arguments of the call, see {@link outcome()}. `Cause' is an atom, `{panic, Text}' or `{not_loaded, Text}'. `busy'
-%% means that a lock was held too long. `dirty' means that the call is too large for a scheduler, see {@link dirty/2}.
-%% `settings' means that the settings have not been passed yet, see {@link configure/1}. Others are `system_limit' and
-%% the causes that `ets' gives for `badarg'. Nothing was done by a function that failed. The module `cats' turns causes
+%% arguments of the call, see {@link outcome()}. `Cause' is an atom, `{system_limit, Limit}', `{panic, Text}' or
+%% `{not_loaded, Text}'. `busy' means that a lock was held too long. `dirty' means that the call is too large for a
+%% scheduler, see {@link dirty/2}.
+%% `settings' means that the settings have not been passed yet, see {@link configure/1}. Other atoms are the causes that
+%% `ets' gives for `badarg'. Nothing was done by a function that failed. The module `cats' turns causes
 %% into what its callers see. `{not_loaded, Text}' means that there is no library, and says why. The arguments are
 %% `none', then.
 -module(cats_nif).

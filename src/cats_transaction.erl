@@ -28,7 +28,8 @@
 %% cats:lookup/2}. Like all errors, they end the transaction: {@link run/2} returns `{aborted, {badarg, Stacktrace}}'.
 %% Any function fails so when the table does not exist, or has no transactions, or when its access rights forbid to
 %% read. The right to write is asked for at the end. Then a transaction also fails with `system_limit' when it writes
-%% more than 32 tables, or when memory runs out.
+%% more than 32 tables, when a table that it writes is full and evicts nothing, or when memory runs out. The error names
+%% the full table.
 -module(cats_transaction).
 
 -include("cats_failure.hrl").
@@ -265,9 +266,9 @@ commit(#state{run = #run{keeper = Keeper, deadline = Deadline}} = State, Changes
                 ok -> commit(State, Changes, Result);
                 timeout -> timeout
             end;
-        {raise, Error, _, _} ->
+        {raise, Error, _, Info} ->
             try
-                refused(Error, Changes, State)
+                refused(Error, cats_failure:cause(Info), Changes, State)
             catch
                 Class:Reason:Stack -> {aborted, reason(Class, Reason, Stack)}
             end
@@ -275,15 +276,17 @@ commit(#state{run = #run{keeper = Keeper, deadline = Deadline}} = State, Changes
 
 %% Raises the error of a commit, in the name of the table that it may not write. If there is no such table any more, the
 %% transaction runs again.
-refused(badarg, Changes, State) ->
+refused(badarg, _Cause, Changes, State) ->
     _ = [cats_failure:handle(Failure, transaction_table, Function, Arguments)
          || {Tid, _, _} = Change <- Changes,
             ?FAILED(_, _) = Failure <- [cats_nif:transaction_table(Tid, write)],
             {Function, Arguments} <- [call_of(Change, State)]],
     conflict;
-refused(Error, [Change | _], State) ->
+refused(Error, {Limit, Tid}, Changes, State) ->
+    refused(Error, Limit, [lists:keyfind(Tid, 1, Changes)], State);
+refused(Error, Cause, [Change | _], State) ->
     {Function, Arguments} = call_of(Change, State),
-    cats_failure:fail(Error, none, Function, Arguments).
+    cats_failure:fail(Error, Cause, Function, Arguments).
 
 %% The function of `cats' that writes this.
 call_of({Tid, Key, Objects}, #state{tables = Tables}) ->

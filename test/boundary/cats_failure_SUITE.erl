@@ -8,11 +8,11 @@
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, results_like_failures/1, objects_like_failures/1]).
 -export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1]).
--export([exhaust/0]).
+-export([limits/1, exhaust/0]).
 
 all() ->
-    [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, failures_elsewhere,
-     callers_stack, mailbox, retries, results_like_failures,
+    [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, limits,
+     failures_elsewhere, callers_stack, mailbox, retries, results_like_failures,
      objects_like_failures, deletions_without_memory].
 
 suite() ->
@@ -236,6 +236,62 @@ options(_Config) ->
     #{2 := Long} = remarks(failure(cats, new, [t, [{foo, lists:seq(1, 10000)}]])),
     ?assert(size(Long) < 500).
 
+%% Which limit was met, and what can be done.
+limits(Config) ->
+    Objects = cats:new(limits, [{limit, {objects, 2}}, {evict, none}]),
+    true = cats:insert(Objects, [{a, 1}, {b, 1}]),
+    Bytes = cats:new(limits, [{limit, {bytes, 100_000}}]),
+    true = cats:insert(Bytes, {a, 1}),
+    Large = binary:copy(<<1>>, 200_000),
+    Full = #{1 => <<"the table has reached its limit ({objects,2}) and evicts nothing: delete objects, or create it"
+                    " with a larger limit or another option evict">>},
+    TooLarge = fun(Limit) ->
+                       #{1 => <<"the call inserts more at once than the table's limit (", Limit/binary, ") allows:"
+                                " insert smaller objects or shorter lists, or create the table with a larger limit">>}
+               end,
+    Calls = [{Objects, full, Full, insert, [{c, 1}]}, {Objects, full, Full, insert, [[{c, 1}]]},
+             {Objects, full, Full, insert_new, [{c, 1}]}, {Objects, full, Full, insert_many, [[{c, 1}]]},
+             {Objects, full, Full, update_counter, [c, 1, {c, 1}]},
+             {Objects, full, Full, update_element, [c, {2, 1}, {c, 1}]},
+             {Objects, full, Full, update, [c, fun(_) -> {c, 1} end, {c, 0}]},
+             {Objects, full, Full, fetch, [c, fun(_) -> {c, 1} end]},
+             {Objects, too_large, TooLarge(<<"{objects,2}">>), insert, [[{a, 1}, {b, 1}, {c, 1}]]},
+             {Bytes, too_large, TooLarge(<<"{bytes,100000}">>), insert, [{b, Large}]},
+             {Bytes, too_large, TooLarge(<<"{bytes,100000}">>), update_element, [a, {2, Large}]},
+             {Bytes, too_large, TooLarge(<<"{bytes,100000}">>), replace, [{a, 1}, {a, Large}]}],
+    [begin
+         Arguments = [Table | More],
+         {error, system_limit, [{cats, Function, Arguments, Info}, {?MODULE, attempt, 3, _} | _]} = Failure =
+             failure(cats, Function, Arguments),
+         ?assertEqual({Function, Cause, Remarks}, {Function, cause(Info), limit_remarks(Failure)})
+     end || {Table, Cause, Remarks, Function, More} <- Calls],
+    %% Of the copy of a table.
+    Ets = ets:new(limits, []),
+    true = ets:insert(Ets, {c, 1}),
+    {error, system_limit, [{cats, insert, _, _} | _]} = Copied = failure(cats, from_ets, [Objects, Ets]),
+    ?assertEqual(Full, limit_remarks(Copied)),
+    {ok, dets} = dets:open_file(dets, [{file, filename:join(proplists:get_value(priv_dir, Config), "dets")}]),
+    ok = dets:insert(dets, {c, 1}),
+    {error, system_limit, [{cats, from_dets, [Objects, dets], _} | _]} = FromDets =
+        failure(cats, from_dets, [Objects, dets]),
+    ?assertEqual(Full, limit_remarks(FromDets)),
+    ok = dets:close(dets),
+    %% A table that is gone by now has no limit to tell.
+    {error, system_limit, _} = Gone = failure(cats, insert, [Objects, {c, 1}]),
+    true = cats:delete(Objects),
+    ?assertMatch(#{1 := <<"the table has reached its limit and evicts nothing: ", _/binary>>}, limit_remarks(Gone)),
+    %% Those of other tests.
+    [?assertMatch(#{general := <<_:10/binary, _/binary>>},
+                  limit_remarks({error, system_limit, [{cats, lookup, [t, k], Info}]}))
+     || Limit <- [memory, integer, processes, thread, too_many_tables], Info <- [cats_failure:info(Limit)]],
+    ?assertEqual(#{}, limit_remarks({error, system_limit, [{cats, lookup, [t, k], cats_failure:info(none)}]})).
+
+%% Without the reason, which is the one that the shell prints anyway.
+limit_remarks(Failure) ->
+    {Reason, Remarks} = maps:take(reason, remarks(Failure)),
+    ?assertEqual(<<"a system limit has been reached">>, Reason),
+    Remarks.
+
 %% What cats calls in other modules, it is blamed for itself: the caller sees the function that it called, and what is
 %% wrong with its arguments.
 failures_elsewhere(_Config) ->
@@ -306,7 +362,8 @@ retries(_Config) ->
     ?assertMatch({error, badarg, [{cats, lookup, [t, k], [{error_info, #{cause := id}}]} | _]},
                  Lookup([dirty, busy, id])),
     ?assertMatch({error, badarg, [{cats, lookup, [t, k], [{error_info, #{}}]} | _]}, Lookup([none])),
-    ?assertMatch({error, system_limit, [{cats, lookup, [t, k], []} | _]}, Lookup([system_limit])),
+    ?assertMatch({error, system_limit, [{cats, lookup, [t, k], [{error_info, #{cause := memory}}]} | _]},
+                 Lookup([busy, {system_limit, memory}])),
     ?assertMatch({error, {panic, text}, [{cats, lookup, [t, k], []} | _]}, Lookup([busy, {panic, text}])),
     ?assertMatch({error, undef, [{cats_nif, _, _, _} | _]}, Lookup([undef])),
     peer:stop(Peer).

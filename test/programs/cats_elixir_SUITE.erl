@@ -2,11 +2,11 @@
 -module(cats_elixir_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([tables/1, caches/1, dashboard/1]).
+-export([tables/1, caches/1, limits/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-all() -> [tables, caches, dashboard].
+all() -> [tables, caches, limits, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -118,6 +118,21 @@ true = Other.touch(1, :infinity)
 :ok = Supervisor.terminate_child(supervisor, Other)
 :undefined = :cats.info(Other)
 ArgumentError = try do Other.size() rescue error -> error.__struct__ end
+").
+
+%% What the exception says.
+limits(Config) ->
+    evaluate(Config, "
+defmodule Bounded do
+  use Cats.Cache, limit: {:objects, 1}, evict: :none
+end
+{:ok, _} = Supervisor.start_link([Bounded], strategy: :one_for_one)
+:ok = Bounded.put(1, 1)
+fails = fn call -> try do call.() rescue error in SystemLimitError -> Exception.message(error) end end
+for call <- [fn -> Bounded.put(2, 2) end, fn -> Bounded.fetch(2, & &1) end] do
+  \"a system limit has been reached:\" <> rest = fails.(call)
+  true = rest =~ \"1st argument: the table has reached its limit ({objects,1}) and evicts nothing: delete objects\"
+end
 ").
 
 %% The page for Phoenix LiveDashboard, with a stand-in for what it uses. Its template is a text there.

@@ -10,7 +10,8 @@
          skew/1, any_length/1,
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
          writes_after_leaving/1, fetches_outside/1,
-         preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1]).
+         preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1,
+         limits/1]).
 -export([woken/1, writes/2]).
 
 %% A table of which transactions read much.
@@ -23,7 +24,7 @@ all() ->
      atoms_in_keys, selections, large, sequential_model,
      any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
-     keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict].
+     keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict, limits].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -1010,3 +1011,27 @@ swallowed_conflict(_Config) ->
            end,
     ?assertEqual({atomic, {1, [{b, 0}]}}, cats_transaction:run(Body)),
     ?assertEqual([{a, 1}, {b, 0}, {c, 1}], lists:sort(cats:tab2list(Table))).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Limits that are met
+
+%% The error of a commit names the table whose limit was met, and the limit.
+limits(_Config) ->
+    [begin
+         Free = cats:new(free, [Type, public]),
+         [Roomy, Full] = [cats:new(limited, [Type, public, {limit, {objects, 2}}, {evict, none}]) || _ <- [1, 2]],
+         true = cats:insert(Full, [{1}, {2}]),
+         Fails = fun(Writes) ->
+                         Insert = fun() -> [cats_transaction:insert(Table, Object) || {Table, Object} <- Writes] end,
+                         {aborted, {system_limit, [{cats, Function, Arguments, Info} | _]}} =
+                             cats_transaction:run(Insert),
+                         {Function, Arguments, cats_failure:cause(Info)}
+                 end,
+         [?assertEqual({insert, [Full, {3}], full}, Fails(Writes))
+          || Writes <- [[{Full, {3}}], [{Free, {1}}, {Roomy, {1}}, {Full, {3}}],
+                        [{Full, {3}}, {Free, {1}}, {Roomy, {1}}]]],
+         ?assertMatch({insert, [Roomy, _], too_large}, Fails([{Free, {1}}] ++ [{Roomy, {N}} || N <- [1, 2, 3]])),
+         Tables = [cats:new(free, [Type, public]) || _ <- lists:seq(1, 33)],
+         ?assertMatch({insert, [_, {1}], too_many_tables}, Fails([{Table, {1}} || Table <- Tables])),
+         ?assertEqual({0, 0, 2}, {cats:info(Free, size), cats:info(Roomy, size), cats:info(Full, size)})
+     end || Type <- [set, ordered_set]].

@@ -12,7 +12,13 @@ pub enum Failure {
     /// A slice of the work is done. The caller lets others run, and tries again to do the rest.
     Slice,
     /// Memory is exhausted, or a term is too large to be stored.
-    SystemLimit,
+    NoMemory,
+    /// The table has what its limit allows, and nothing can be evicted.
+    Full,
+    /// What the call would put is larger than the table's limit.
+    TooLarge,
+    /// A transaction writes more tables than `TABLES_LIMIT`.
+    TooManyTables,
     /// The caller made a mistake.
     Bad(Cause),
 }

@@ -33,7 +33,14 @@ pub fn too_long() -> Busy {
 /// What to fail with when the table is full and nothing can be evicted.
 #[cold]
 pub fn full() -> Busy {
-    WHY.set(Failure::SystemLimit);
+    WHY.set(Failure::Full);
+    Busy
+}
+
+/// What to fail with when the table's limit is smaller than what is put.
+#[cold]
+pub fn too_large() -> Busy {
+    WHY.set(Failure::TooLarge);
     Busy
 }
 

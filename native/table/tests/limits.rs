@@ -183,7 +183,7 @@ fn storm(kind: Kind, unit: Unit, limit: usize, policy: Option<Policy>) {
                         };
                         match put(table, &object) {
                             Ok(()) => (),
-                            Err(Failure::SystemLimit) if policy.is_none() => (),
+                            Err(Failure::Full) if policy.is_none() => (),
                             failed => failed.unwrap(),
                         }
                         if i % 11 == 0 {
@@ -242,7 +242,7 @@ fn without_eviction_a_full_table_refuses() {
         for key in 0..3 {
             assert_eq!(put_number(&table, key), Ok(()));
         }
-        assert_eq!(put_number(&table, 4), Err(Failure::SystemLimit));
+        assert_eq!(put_number(&table, 4), Err(Failure::Full));
         // Another object of the same key is not one more.
         assert_eq!(put_number(&table, 2), Ok(()));
         assert!(size(&table) == 3 && !find(&table, 4));
@@ -261,7 +261,7 @@ fn without_eviction_a_full_table_refuses() {
                 .map(|words| Ok::<_, Failure>(cats_table::Object::flat(words)));
             handle.insert_list(objects, false, cats_term::lease::Request::Fresh, true)
         };
-        assert_eq!(patiently(objects, &table), Err(Failure::SystemLimit));
+        assert_eq!(patiently(objects, &table), Err(Failure::Full));
         let delete = |handle: Handle<'_>| with_key(&Value::Int(0), |key| handle.delete(&table.probe(key)));
         assert_eq!(patiently(delete, &table), Ok(()));
         assert_eq!(patiently(objects, &table), Ok(true));
@@ -275,7 +275,7 @@ fn an_object_that_is_too_large_is_refused() {
         let table = table(registry(), limited(Kind::Set, Unit::Bytes, 200_000, policy));
         put_number(&table, 1).unwrap();
         let large = [Value::Int(2), Value::Binary(vec![0; 300_000])];
-        assert_eq!(put(&table, &large), Err(Failure::SystemLimit));
+        assert_eq!(put(&table, &large), Err(Failure::TooLarge));
         assert!(find(&table, 1) && !find(&table, 2));
     }
 }

@@ -63,7 +63,7 @@ fn a_want_of_memory_passes() {
     let table = enter_blank(registry, &world, &guard, options(Kind::Set, 1), atom(1), 1, None).unwrap();
     let handle = table.by_identifier(&guard);
     without_memory(|| {
-        assert_eq!(table.check(Right::Write, || 1), Err(Failure::SystemLimit));
+        assert_eq!(table.check(Right::Write, || 1), Err(Failure::NoMemory));
         assert_eq!(table.check(Right::Read, || 1), Ok(()));
         assert_eq!((handle.size(), contents(handle).len()), (0, 0));
     });
@@ -123,7 +123,7 @@ fn deletions_have_a_reserve() {
             let handle = table.by_identifier(&guard);
             let fails = |f: &dyn Fn() -> Result<(), Failure>| {
                 let done = panic::catch_unwind(AssertUnwindSafe(f));
-                done.map_or(true, |done| done == Err(Failure::SystemLimit))
+                done.map_or(true, |done| done == Err(Failure::NoMemory))
             };
             assert!(fails(&|| insert(-1)), "{kind:?}");
             assert!(fails(&|| handle.delete_all_objects(&world)), "{kind:?}");

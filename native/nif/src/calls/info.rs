@@ -82,7 +82,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         _ if item == atoms::read_concurrency() => Ok(atoms::boolean(options.read_concurrency())),
         _ if item == atoms::name() => Ok(Term(table.name())),
         _ if item == atoms::keypos() => integer(options.key_position() as usize),
-        _ if item == atoms::node() => node_of(env, env.this_process()).ok_or(Failure::SystemLimit),
+        _ if item == atoms::node() => node_of(env, env.this_process()).ok_or_else(no_memory),
         _ if item == atoms::named_table() => Ok(atoms::boolean(options.named())),
         _ if item == atoms::compressed() => Ok(atoms::boolean(options.compressed())),
         _ if item == atoms::id() => Ok(identifier(env, table)),

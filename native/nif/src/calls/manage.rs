@@ -35,7 +35,7 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
         return Err(bad());
     }
     if !reaper::start() {
-        return Err(Failure::SystemLimit);
+        return Err(Failure::SystemLimit(atoms::thread()));
     }
     let request = collect.finish(groups);
     let request = request.map_err(|refusal| refused(env, refusal))?;

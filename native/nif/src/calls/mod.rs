@@ -63,7 +63,7 @@ pub use host::{prepare, registry, wake, TABLES};
 
 use crate::decode;
 use crate::encode::{self, check_words, fits, SCHEDULER_WORDS};
-use crate::entry::failure::{bad, Failure};
+use crate::entry::failure::{bad, no_memory, Failure};
 use crate::layout;
 use crate::vm::atoms;
 use crate::vm::monitor;

@@ -115,7 +115,7 @@ pub(super) fn built(build: impl FnOnce(&mut Builder) -> Result<(), Failure>) -> 
     let mut room = Room::<OBJECT_WORDS>::new();
     let mut builder = Builder::within(&mut room);
     build(&mut builder)?;
-    builder.finish().ok_or(Failure::SystemLimit)
+    builder.finish().ok_or_else(no_memory)
 }
 
 /// Decodes an object.

@@ -1039,7 +1039,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             .replace_all(probe, patient(self.handle.table()), fits, new)?;
         self.count_cost()?;
         match exhausted {
-            true => Err(Failure::SystemLimit),
+            true => Err(no_memory()),
             false => Ok(replaced),
         }
     }

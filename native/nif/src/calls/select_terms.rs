@@ -11,7 +11,7 @@ pub fn select_key(env: Env, &[specification, position]: &[Term; 2]) -> Result<Te
         .small_integer()
         .and_then(|position| usize::try_from(position).ok());
     let place = position.and_then(|position| position.checked_sub(1)).ok_or_else(bad)?;
-    match program.keys(place, false).ok_or(Failure::SystemLimit)? {
+    match program.keys(place, false).ok_or_else(no_memory)? {
         Keys::Exact(keys) if keys.len() == 1 => {
             let key = keys[0].as_ref();
             check_words(key.words())?;

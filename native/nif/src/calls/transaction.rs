@@ -130,7 +130,8 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
             return Ok(atoms::false_());
         }
         let is_noted = |noted, found: Option<ObjectRef<'_>>| is_briefly_noted(env, found, noted);
-        if changes.commit(&guard, &mut reads, long.as_deref_mut(), is_noted)? {
+        let done = changes.commit(&guard, &mut reads, long.as_deref_mut(), is_noted);
+        if done.map_err(|failure| of_table(env, failure, changes.failed()))? {
             drop(changes);
             wake(env);
             return Ok(atoms::true_());
@@ -142,6 +143,15 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
         }
     }
     Ok(atoms::false_())
+}
+
+/// Names the table whose limit was met.
+#[cold]
+fn of_table(env: Env, failure: cats_table::Failure, table: Option<&Table>) -> Failure {
+    match (failure.into(), table) {
+        (Failure::SystemLimit(limit), Some(table)) => Failure::SystemLimit(env.tuple(&[limit, identifier(env, table)])),
+        (failure, _) => failure,
+    }
 }
 
 /// The keeper whose transaction alone may commit, or `none`.

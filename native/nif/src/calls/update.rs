@@ -288,7 +288,7 @@ pub(super) fn number(env: Env, value: &Number) -> Result<Term, Failure> {
         Number::Small(value) => Ok(env.integer(*value)),
         Number::Big(_) => {
             let (negative, digits) = value.digits();
-            external::make_integer(env, negative, &digits).ok_or(Failure::SystemLimit)
+            external::make_integer(env, negative, &digits).ok_or_else(|| Failure::SystemLimit(atoms::integer()))
         }
     }
 }

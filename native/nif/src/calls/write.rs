@@ -149,7 +149,7 @@ fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
 /// `delete(Table, Key)`. If memory is exhausted, it is done once more with the reserve: to ask for that from the start would take time.
 pub fn delete_key(env: Env, arguments: &[Term; 2]) -> Result<Term, Failure> {
     match catch_unwind(AssertUnwindSafe(|| delete_without_reserve(env, arguments))) {
-        Ok(Err(Failure::SystemLimit)) => delete_with_reserve(env, arguments),
+        Ok(Err(Failure::SystemLimit(_))) => delete_with_reserve(env, arguments),
         Ok(done) => done,
         Err(payload) if payload.is::<OutOfMemory>() => delete_with_reserve(env, arguments),
         Err(payload) => resume_unwind(payload),

@@ -6,10 +6,10 @@
 pub mod fast;
 
 use crate::encode::check_words;
-use crate::entry::failure::Failure;
+use crate::entry::failure::{no_memory, Failure};
 use crate::layout;
 use crate::layout::{binary, fun};
-use crate::vm::external;
+use crate::vm::{atoms, external};
 use crate::vm::{Env, Term};
 use cats_sync::slab;
 use cats_term::{BlockRef, Class, Elements, Fun, Integer, Shared, TermRef, View};
@@ -132,7 +132,7 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         // What is complete is made.
         term = loop {
             let Some(last) = open.last_mut() else {
-                return made.pop().ok_or(Failure::SystemLimit);
+                return made.pop().ok_or_else(no_memory);
             };
             if last.next < last.slots.len() {
                 last.next += 1;
@@ -167,7 +167,7 @@ fn make_item(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Tuple(_) | View::List(_) | View::Map(_) => Ok(make_of(env, term, Term::slice(term.slots().words()))),
         View::Fun(fun) => Ok(make_fun(env, fun, Term::slice(fun.env.words()))),
         View::Float(value) => Ok(env.float(value)),
-        View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
+        View::Integer(integer) => make_integer(env, integer).ok_or_else(|| Failure::SystemLimit(atoms::integer())),
         View::Binary(bytes) => Ok(env.binary(bytes)),
         View::Reference(words) => Ok(env.reference(words)),
         // SAFETY: the object owns a reference to the binary, and the caller keeps the object alive.

@@ -7,7 +7,7 @@
 pub mod callers_key;
 pub mod fast;
 
-use crate::entry::failure::Failure;
+use crate::entry::failure::{no_memory, Failure};
 use crate::layout::binary;
 use crate::layout::{self, fun, tree, Look};
 use crate::vm::atoms;
@@ -361,7 +361,7 @@ impl Encoder<'_, '_, '_> {
             }
         });
         if passed.is_none() {
-            self.failure = Failure::SystemLimit;
+            self.failure = no_memory();
         }
         passed.map(|()| (item.word(), 2 * pairs))
     }
@@ -396,7 +396,7 @@ impl Encoder<'_, '_, '_> {
         let (negative, magnitude) = external::of(self.env, term)
             .and_then(|bytes| external::big_integer(&bytes))
             .or_else(|| {
-                self.failure = Failure::SystemLimit;
+                self.failure = no_memory();
                 None
             })?;
         self.budget(magnitude.len())?;

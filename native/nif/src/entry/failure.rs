@@ -1,7 +1,7 @@
 //! Why a native function failed, and the atom that says so to Erlang.
 
 use crate::vm::atoms;
-use crate::vm::Term;
+use crate::vm::{Env, Term};
 use cats_table::Cause;
 
 /// The reason of a failure.
@@ -16,17 +16,18 @@ pub enum Failure {
     Slice,
     /// The settings have not been passed yet, see `cats_nif:configure/1`.
     NoSettings,
-    /// Memory or numbers are exhausted.
-    SystemLimit,
+    /// `system_limit`. The term says which limit was met: an atom, or `{Atom, Table}` where a transaction writes several tables.
+    /// `cats_failure` has the texts.
+    SystemLimit(Term),
     /// `badarg`. The atom is the cause that `ets` would give, `none`, or a more precise one. `cats_failure` has the
     /// texts.
     Bad(Term),
 }
 
 impl Failure {
-    /// The cause, an atom. Called when the failed call holds no lock and no guard any more.
+    /// The cause: an atom, or `{system_limit, Limit}`. Called when the failed call holds no lock and no guard any more.
     #[cold]
-    pub fn cause(self) -> Term {
+    pub fn cause(self, env: Env) -> Term {
         match self {
             Failure::Busy => {
                 // The operating system may have preempted the holder of the lock: give it this processor.
@@ -36,7 +37,7 @@ impl Failure {
             Failure::Big => atoms::dirty(),
             Failure::Slice => atoms::slice(),
             Failure::NoSettings => atoms::settings(),
-            Failure::SystemLimit => atoms::system_limit(),
+            Failure::SystemLimit(limit) => env.tuple(&[atoms::system_limit(), limit]),
             Failure::Bad(cause) => cause,
         }
     }
@@ -55,7 +56,10 @@ impl From<cats_table::Failure> for Failure {
             cats_table::Failure::Busy => Failure::Busy,
             cats_table::Failure::Big => Failure::Big,
             cats_table::Failure::Slice => Failure::Slice,
-            cats_table::Failure::SystemLimit => Failure::SystemLimit,
+            cats_table::Failure::NoMemory => no_memory(),
+            cats_table::Failure::Full => Failure::SystemLimit(atoms::full()),
+            cats_table::Failure::TooLarge => Failure::SystemLimit(atoms::too_large()),
+            cats_table::Failure::TooManyTables => Failure::SystemLimit(atoms::too_many_tables()),
             cats_table::Failure::Bad(cause) => cause.into(),
         }
     }
@@ -93,4 +97,10 @@ impl From<Cause> for Failure {
 #[cold]
 pub fn bad() -> Failure {
     Failure::Bad(atoms::none())
+}
+
+/// `system_limit` for want of memory.
+#[cold]
+pub fn no_memory() -> Failure {
+    Failure::SystemLimit(atoms::memory())
 }

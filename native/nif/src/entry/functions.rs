@@ -7,7 +7,7 @@
 //! one, as a stored term may, is returned as `{Mark, returned, Result}`. So a triple with the mark is never a result.
 
 use crate::calls;
-use crate::entry::failure::Failure;
+use crate::entry::failure::{no_memory, Failure};
 use crate::layout;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
@@ -112,7 +112,7 @@ fn failed(env: Env, failure: Failure, arguments: &[Term]) -> Term {
     if let (Some(event), Some(&table)) = (event, arguments.first()) {
         calls::again(env, table, event);
     }
-    self::failure(env, failure.cause(), env.list(arguments))
+    self::failure(env, failure.cause(env), env.list(arguments))
 }
 
 /// The cause of a failure by a panic.
@@ -120,7 +120,7 @@ fn failed(env: Env, failure: Failure, arguments: &[Term]) -> Term {
 #[inline(never)]
 fn panicked(env: Env, payload: Box<dyn Any + Send>) -> Term {
     if payload.is::<OutOfMemory>() {
-        return Failure::SystemLimit.cause();
+        return no_memory().cause(env);
     }
     let text = payload
         .downcast_ref::<&str>()

@@ -1,8 +1,7 @@
 //! Native functions for the tests of this crate.
 
 use crate::encode::callers_key::Callers;
-use crate::entry::failure::bad;
-use crate::entry::failure::Failure;
+use crate::entry::failure::{bad, no_memory, Failure};
 use crate::layout::{binary, fun};
 use crate::vm::atoms;
 use crate::vm::monitor;
@@ -53,14 +52,14 @@ impl Drop for Kept {
 fn store(env: Env, term: Term) -> Result<Block, Failure> {
     BUILDER.with_borrow_mut(|builder| {
         encode::key(env, term, builder)?;
-        builder.finish().ok_or(Failure::SystemLimit)
+        builder.finish().ok_or_else(no_memory)
     })
 }
 
 /// Encodes and decodes the term. Fails if the fast path stores it differently than a builder.
 pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let block = match encode::immediates(&[term]) {
-        Some(words) => Block::flat(words, &epoch::pin()).ok_or(Failure::SystemLimit)?,
+        Some(words) => Block::flat(words, &epoch::pin()).ok_or_else(no_memory)?,
         None => {
             let block = store(env, term)?;
             let is_known = layout::is_known();
@@ -100,10 +99,10 @@ pub fn layout_of_resources(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
 pub fn store_and_free(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let elements = encode::tuple(env, term)?;
     let block = match encode::immediates(elements) {
-        Some(words) => Block::flat(words, &epoch::pin()).ok_or(Failure::SystemLimit)?,
+        Some(words) => Block::flat(words, &epoch::pin()).ok_or_else(no_memory)?,
         None => BUILDER.with_borrow_mut(|builder| {
             encode::object(env, elements, builder)?;
-            builder.finish().ok_or(Failure::SystemLimit)
+            builder.finish().ok_or_else(no_memory)
         })?,
     };
     drop(block);

@@ -67,7 +67,7 @@ impl Incoming {
         let probe: Probe<'static> = unsafe { std::mem::transmute::<Probe<'_>, Probe<'static>>(probe) };
         let body = match object.inline(layout) {
             Some(body) => body,
-            None => object.into_body(layout, guard).ok_or(Failure::SystemLimit)?,
+            None => object.into_body(layout, guard).ok_or(Failure::NoMemory)?,
         };
         let entry = Entry {
             key: probe.word(),
@@ -100,7 +100,7 @@ impl Incoming {
             return Self::new(guard, table, object);
         }
         let word = probe_of(table, &object).word();
-        let body = object.into_leased_body(request, guard).ok_or(Failure::SystemLimit)?;
+        let body = object.into_leased_body(request, guard).ok_or(Failure::NoMemory)?;
         let entry = Entry { key: word, body };
         Ok(Self {
             entry,
@@ -299,7 +299,7 @@ impl Handle<'_> {
         }
         match old {
             NOT_NAMED => Err(Cause::Id.into()),
-            EXHAUSTED => Err(Failure::SystemLimit),
+            EXHAUSTED => Err(Failure::NoMemory),
             _ => Ok(()),
         }
     }
@@ -541,7 +541,7 @@ impl Handle<'_> {
                     return (Step::Keep, Ok(()));
                 }
                 if !group.insert(self.guard, key, body) {
-                    return (Step::Keep, Err(Failure::SystemLimit));
+                    return (Step::Keep, Err(Failure::NoMemory));
                 }
                 count(1, group.bytes() as i64 - before as i64);
                 return (Step::Touch, Ok(()));
@@ -550,7 +550,7 @@ impl Handle<'_> {
                 return (Step::Keep, Ok(()));
             }
             let Some(group) = Group::of_two(key, old.body, body, more) else {
-                return (Step::Keep, Err(Failure::SystemLimit));
+                return (Step::Keep, Err(Failure::NoMemory));
             };
             count(1, Group::from_body(group).bytes() as i64 - body_bytes(old.body) as i64);
             let entry = Entry {

@@ -136,7 +136,7 @@ impl Selection {
     /// The objects that the program can match.
     pub fn of(table: &Table, program: &Program, direction: Direction) -> Result<Self, Failure> {
         let ordered = table.kind() == Kind::OrderedSet;
-        let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
+        let wanted = match program.keys(table.key(), ordered).ok_or(Failure::NoMemory)? {
             Keys::All if ordered => Wanted::AllOrdered,
             Keys::All => Wanted::All,
             Keys::Exact(keys) => {

@@ -244,6 +244,8 @@ struct TableChanges<'g, 'k, N> {
     store: &'g Store,
     /// With what was noted of the key, if that is compared while the place is locked.
     changes: SmallVec<[(Change<'k>, Option<N>); FEW_CHANGES]>,
+    /// Whether a commit failed here.
+    failed: Cell<bool>,
 }
 
 /// What a transaction writes. `N` is what it has noted of a key that it has read.
@@ -282,6 +284,12 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         self.cost
     }
 
+    /// The table because of which a commit failed.
+    pub fn failed(&self) -> Option<&'g Table> {
+        let table = self.tables.iter().find(|table| table.failed.get());
+        table.map(|table| table.handle.table)
+    }
+
     fn count(&mut self, cost: usize) -> Result<(), Failure> {
         self.cost += cost;
         match self.cost > WRITES_LIMIT && !self.patient {
@@ -295,12 +303,13 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         let is_it = |table: &TableChanges<'_, '_, N>| ptr::eq(table.handle.table, handle.table);
         let at = match self.tables.iter().rposition(is_it) {
             Some(at) => at,
-            None if self.tables.len() == TABLES_LIMIT => return Err(Failure::SystemLimit),
+            None if self.tables.len() == TABLES_LIMIT => return Err(Failure::TooManyTables),
             None => {
                 self.tables.push(TableChanges {
                     handle,
                     store: handle.store(),
                     changes: SmallVec::new(),
+                    failed: Cell::new(false),
                 });
                 self.tables.len() - 1
             }
@@ -387,21 +396,23 @@ impl<F> Commit<'_, F> {
             Change::Put(incoming) => Planned::Put(incoming.body()),
             Change::Delete(_) => Planned::Remove,
         };
-        let valid = table
-            .store
-            .update_many(self.guard, &probes, self.author, planned, |places| {
-                if !table.are_noted(places, &self.is_noted) {
-                    return Ok(false);
-                }
-                if self.marked {
-                    places.held(&mut self.held);
-                }
-                let valid = self.carry_out(rest)?;
-                if valid {
-                    table.write(places, &mut self.replaced);
-                }
-                Ok(valid)
-            })?;
+        let (guard, author) = (self.guard, self.author);
+        let change = |places: &mut dyn Locked| {
+            if !table.are_noted(places, &self.is_noted) {
+                return Ok(false);
+            }
+            if self.marked {
+                places.held(&mut self.held);
+            }
+            let valid = self.carry_out(rest)?;
+            if valid {
+                table.write(places, &mut self.replaced);
+            }
+            Ok(valid)
+        };
+        let done = table.store.update_many(guard, &probes, author, planned, change);
+        table.failed.set(done.is_err());
+        let valid = done?;
         if matches!(valid, Ok(true)) {
             probes.iter().for_each(|probe| table.store.written(probe));
         }

@@ -194,9 +194,9 @@ impl<'a> Base<'a> {
     ) -> Result<u64, Failure> {
         if let Base::Stored(ObjectRef::Block(block)) = self {
             if again && !changes.clone().all(|(_, term)| term.is_immediate()) {
-                return rebuilt(guard, *block, changes, layout).ok_or(Failure::SystemLimit);
+                return rebuilt(guard, *block, changes, layout).ok_or(Failure::NoMemory);
             }
-            let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
+            let block = block.with_elements(changes).ok_or(Failure::NoMemory)?;
             return Ok(block_body(block, layout));
         }
         let mut elements: SmallVec<[TermRef<'_>; 4 * FEW]> =
@@ -206,9 +206,7 @@ impl<'a> Base<'a> {
         }
         if elements.iter().all(|element| element.is_immediate()) {
             let words: SmallVec<[u64; 4 * FEW]> = elements.iter().map(|element| element.word()).collect();
-            return Object::flat(&words)
-                .into_body(layout, guard)
-                .ok_or(Failure::SystemLimit);
+            return Object::flat(&words).into_body(layout, guard).ok_or(Failure::NoMemory);
         }
         let mut builder = Builder::new();
         let root = builder.tuple(elements.len());
@@ -216,7 +214,7 @@ impl<'a> Base<'a> {
             let word = builder.copy(*element);
             builder.set(root, index, word);
         }
-        let block = builder.finish().ok_or(Failure::SystemLimit)?;
+        let block = builder.finish().ok_or(Failure::NoMemory)?;
         Ok(block_body(block, layout))
     }
 }

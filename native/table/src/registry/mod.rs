@@ -706,7 +706,7 @@ impl Registry {
             };
             let recorder = events.own_recorder().unwrap_or_else(|| Arc::new(Recorder::new()));
             if !events.set_recorder(Some(&recorder)) {
-                return Err(Failure::SystemLimit);
+                return Err(Failure::NoMemory);
             }
             recorder.used(true);
             table.set_recorded(true);

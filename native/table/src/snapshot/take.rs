@@ -63,10 +63,10 @@ pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Begun, Failure> {
         let node = match attach(guard, store, form, &instant)? {
             Attached::Done(node) => node,
             Attached::Beside(other) => return Ok(Begun::Beside(Other(other))),
-            Attached::NoMemory => return Err(Failure::SystemLimit),
+            Attached::NoMemory => return Err(Failure::NoMemory),
         };
         let snapshot = Snapshot::new(node);
-        snapshots.push(Table::of_snapshot(table, snapshot).ok_or(Failure::SystemLimit)?);
+        snapshots.push(Table::of_snapshot(table, snapshot).ok_or(Failure::NoMemory)?);
     }
     let taken = snapshots.iter().filter_map(Table::snapshot);
     instant.begin(taken.map(|snapshot: &Snapshot| &snapshot.node));

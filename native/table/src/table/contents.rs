@@ -22,7 +22,7 @@ impl Contents {
     pub fn empty(options: Options, setup: Option<Box<Setup>>) -> Result<Self, Failure> {
         let key = options.key_position() as usize - 1;
         let store = Store::new(options.engine(), setup, key, options.shared());
-        let store = store.and_then(Own::new).ok_or(Failure::SystemLimit)?.into_raw();
+        let store = store.and_then(Own::new).ok_or(Failure::NoMemory)?.into_raw();
         // SAFETY: the address of a value is not null.
         let contents = Self(unsafe { NonNull::new_unchecked(store) });
         expiry::enter(&contents);

@@ -107,12 +107,12 @@ impl Table {
             counted,
         } = request;
         let counters = match counted {
-            true => Some(Counters::new().ok_or(Failure::SystemLimit)?),
+            true => Some(Counters::new().ok_or(Failure::NoMemory)?),
             false => None,
         };
         let (store, blank) = match setup {
             None => (
-                ptr::from_ref(Store::blank(options.engine()).ok_or(Failure::SystemLimit)?).cast_mut(),
+                ptr::from_ref(Store::blank(options.engine()).ok_or(Failure::NoMemory)?).cast_mut(),
                 BLANK,
             ),
             setup => (Contents::empty(options, setup)?.into_raw(), 0),

@@ -348,9 +348,10 @@ impl Limits {
             }
             Err(lack) => lack,
         };
+        let is_too_large = !self.has_capacity(amount);
         let is_full = match lack {
             Lack::Busy => false,
-            Lack::Full if !self.has_capacity(amount) => true,
+            Lack::Full if is_too_large => true,
             // Others have taken all that there is, and put objects that no queue has yet.
             Lack::Full if self.evicts() => self.starved.fetch_add(1, Ordering::Relaxed) > STARVED,
             // What has expired is no reason to refuse.
@@ -364,7 +365,10 @@ impl Limits {
             false => Err(Busy),
             true => {
                 store.count_event(Event::Refused, 1);
-                Err(patience::full())
+                Err(match is_too_large {
+                    true => patience::too_large(),
+                    false => patience::full(),
+                })
             }
         }
     }

@@ -22,18 +22,22 @@
 %% A monotonic time in milliseconds.
 
 %% @doc Makes the caller's transaction the only one that may commit, when no other is. It runs while the caller has so
-%% many catches.
--spec enter(Level :: pos_integer(), deadline()) -> Keeper :: pid() | timeout.
+%% many catches. `no_process' means that the VM has no room for the keeper.
+-spec enter(Level :: pos_integer(), deadline()) -> Keeper :: pid() | timeout | no_process.
 enter(Level, Deadline) ->
     case cats_nif:transaction_preferred() of
         none ->
-            Keeper = spawn(?MODULE, keep, [self(), Level]),
-            case cats_nif:transaction_prefer(Keeper) of
-                true ->
-                    Keeper;
-                false ->
-                    exit(Keeper, kill),
-                    enter(Level, Deadline)
+            try spawn(?MODULE, keep, [self(), Level]) of
+                Keeper ->
+                    case cats_nif:transaction_prefer(Keeper) of
+                        true ->
+                            Keeper;
+                        false ->
+                            exit(Keeper, kill),
+                            enter(Level, Deadline)
+                    end
+            catch
+                error:system_limit -> no_process
             end;
         Other ->
             case await(Other, Deadline) of

@@ -29,7 +29,8 @@
 %% Any function fails so when the table does not exist, or has no transactions, or when its access rights forbid to
 %% read. The right to write is asked for at the end. Then a transaction also fails with `system_limit' when it writes
 %% more than 32 tables, when a table that it writes is full and evicts nothing, or when memory runs out. The error names
-%% the full table.
+%% the full table. After ten failures a transaction needs a process of its own, and fails so where the VM has no room
+%% for it.
 -module(cats_transaction).
 
 -include("cats_failure.hrl").
@@ -185,6 +186,8 @@ attempt(Fun, Arguments, #run{deadline = Deadline} = Run, Retries, Runs) ->
             {aborted, {timeout, Runs + 1}};
         not_preferred ->
             {aborted, {timeout, Runs}};
+        no_process ->
+            {aborted, {system_limit, cats_failure:stack(?MODULE, run, [Fun, Arguments], cats_failure:info(processes))}};
         _ ->
             Outcome
     end.
@@ -193,6 +196,8 @@ preferred(Fun, Arguments, #run{level = Level, deadline = Deadline} = Run) ->
     case cats_preferred:enter(Level, Deadline) of
         timeout ->
             not_preferred;
+        no_process ->
+            no_process;
         Keeper ->
             try
                 once(Fun, Arguments, Run#run{keeper = Keeper})

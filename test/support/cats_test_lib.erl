@@ -3,7 +3,7 @@
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
          with_memory/1, types/0, types/1, policies/0, spawn_owner/1, run/2, run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2,
-         cause/1, with_input/2, one_of/1]).
+         cause/1, with_input/2, one_of/1, in_small_vm/2, fill_processes/0]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -225,6 +225,28 @@ remarks(Function, Arguments) ->
             {cats, Function, Arguments, Info} = hd(Stack),
             #{error_info := #{module := Module}} = maps:from_list(Info),
             maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(Reason, Stack))
+    end.
+
+%% @doc Calls the function, which has no arguments, in a VM that has room for few processes.
+-spec in_small_vm(module(), Function :: atom()) -> ok.
+in_small_vm(Module, Function) ->
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["+P", "1024", "-pa" | code:get_path()]}),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [cats]),
+    %% To load one later takes processes.
+    {ok, Modules} = peer:call(Peer, application, get_key, [cats, modules]),
+    ok = peer:call(Peer, code, ensure_modules_loaded, [[Module | Modules]]),
+    %% The VM tells of each process for which it has no room.
+    ok = peer:call(Peer, logger, set_primary_config, [level, none]),
+    ok = peer:call(Peer, Module, Function, [], 60_000),
+    peer:stop(Peer).
+
+%% @doc Processes that leave no room for another one.
+-spec fill_processes() -> [pid()].
+fill_processes() ->
+    try spawn(fun() -> timer:sleep(infinity) end) of
+        Pid -> [Pid | fill_processes()]
+    catch
+        error:system_limit -> []
     end.
 
 %% @doc Makes PropEr usable. A PropEr compiled by an OTP too old for the running one (a distribution's

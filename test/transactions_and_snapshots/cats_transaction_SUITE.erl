@@ -11,7 +11,8 @@
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
          writes_after_leaving/1, fetches_outside/1,
          preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1,
-         limits/1]).
+         no_room_for_a_keeper/1, limits/1]).
+-export([prefer_without_room/0]).
 -export([woken/1, writes/2]).
 
 %% A table of which transactions read much.
@@ -24,7 +25,7 @@ all() ->
      atoms_in_keys, selections, large, sequential_model,
      any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
-     keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict, limits].
+     keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict, no_room_for_a_keeper, limits].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -1014,6 +1015,30 @@ swallowed_conflict(_Config) ->
 
 %%------------------------------------------------------------------------------------------------------------
 %% Limits that are met
+
+%% A VM has no room for the keeper of a transaction that has failed often. It is aborted, and leaves nothing behind.
+no_room_for_a_keeper(_Config) ->
+    ok = cats_test_lib:in_small_vm(?MODULE, prefer_without_room).
+
+%% @private
+prefer_without_room() ->
+    Before = get(),
+    Sleepers = cats_test_lib:fill_processes(),
+    {aborted, {system_limit, [{cats_transaction, run, [_, []], _}, {?MODULE, _, _, _} | _] = Stack}} =
+        prefer(fun() -> exit(preferred) end),
+    #{general := <<"the VM has as many processes as it may have", _/binary>>} =
+        cats_failure:format_error(system_limit, Stack),
+    Before = get(),
+    none = cats_nif:transaction_preferred(),
+    {messages, []} = process_info(self(), messages),
+    Table = cats:new(table, [public]),
+    {atomic, true} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {key, 1}) end),
+    true = cats:insert(Table, {key, 2}),
+    [exit(Pid, kill) || Pid <- Sleepers],
+    cats_test_lib:eventually(fun() -> length(processes()) < 500 end),
+    {aborted, preferred} = prefer(fun() -> exit(preferred) end),
+    none = cats_nif:transaction_preferred(),
+    ok.
 
 %% The error of a commit names the table whose limit was met, and the limit.
 limits(_Config) ->

@@ -124,7 +124,7 @@ miss(Table, Key, Call) ->
 -spec take_off(place(), Leader :: pid(), Limit :: pos_integer() | infinity, cats:table(), call()) ->
           {begun, Flight :: pid()} | not_begun.
 take_off({_, Key} = Place, Leader, Limit, Table, Call) ->
-    Flight = spawn(?MODULE, fly, [Place, Leader, Limit]),
+    Flight = start(fly, [Place, Leader, Limit], Call),
     try begin_flight({Flight, Leader}, Table, Key, Call) of
         true ->
             {begun, Flight};
@@ -135,6 +135,14 @@ take_off({_, Key} = Place, Leader, Limit, Table, Call) ->
         Class:Reason:Stack ->
             exit(Flight, kill),
             erlang:raise(Class, Reason, Stack)
+    end.
+
+-spec start(Function :: atom(), Arguments :: [term()], call()) -> pid().
+start(Function, Arguments, #call{called = Called}) ->
+    try
+        spawn(?MODULE, Function, Arguments)
+    catch
+        error:system_limit -> cats_failure:fail(system_limit, processes, fetch, Called)
     end.
 
 -spec fail(Cause :: term(), call()) -> no_return().
@@ -159,7 +167,7 @@ fly(Place, {Leader, Monitor} = Led, Stores, Deadline) ->
             %% Perhaps it was the leader. It tells what the table has by now.
             fly(Place, Led, Stores, Deadline);
         ?written ->
-            Deadline =:= infinity orelse spawn(?MODULE, guard, [Leader, Deadline]),
+            Deadline =:= infinity orelse leave(Leader, Deadline, Place),
             ?ended;
         ?which(Process, Tag) ->
             Process ! {Tag, Place},
@@ -169,10 +177,21 @@ fly(Place, {Leader, Monitor} = Led, Stores, Deadline) ->
             ?ended
     after left(Deadline) ->
             end_flight(self(), Place),
-            exit(Leader, kill),
-            count(element(1, Place), fetch_failed),
+            stop(Leader, Place),
             ?ended
     end.
+
+%% Leaves a renewer to another process, which ends it in time. Where there is no room for one, the renewer ends now.
+leave(Renewer, Deadline, Place) ->
+    try
+        spawn(?MODULE, guard, [Renewer, Deadline])
+    catch
+        error:system_limit -> stop(Renewer, Place)
+    end.
+
+stop(Renewer, {Tid, _Key}) ->
+    exit(Renewer, kill),
+    count(Tid, fetch_failed).
 
 %% @private
 %% @doc Kills a renewer that takes too long, where its flight has ended.
@@ -191,7 +210,8 @@ renewed(Object, Table, Key, Call) ->
         public ->
             count(Table, fetch_stale),
             %% The object is there, whether a renewal can begin or not. It cannot where there is no room for a process,
-            %% where the caller runs a transaction and may not write, and where the table has just been deleted.
+            %% where the caller runs a transaction and may not write, and where the table has just been deleted. The
+            %% function does not run here, so these are no errors of its own.
             _ = try
                     flight_to(Table, Key, Call) =:= false andalso begin_renewal(Table, Key, Call)
                 catch
@@ -205,7 +225,7 @@ renewed(Object, Table, Key, Call) ->
 %% Begins a flight with a renewer.
 begin_renewal(Table, Key, #call{refresh_timeout = Limit} = Call) ->
     Place = {cats:info(Table, id), Key},
-    Renewer = spawn(?MODULE, renew, [self(), get('$callers'), Place, Table, Call]),
+    Renewer = start(renew, [self(), get('$callers'), Place, Table, Call], Call),
     try take_off(Place, Renewer, Limit, Table, Call) of
         {begun, Flight} -> Renewer ! ?lead(Flight);
         not_begun -> exit(Renewer, kill)

@@ -7,7 +7,8 @@
          no_table_is_needed/1, own_key_is_refused/1, circles/1, a_circle_through_tables/1,
          killed_waiters_close_no_circle/1, other_keys_are_fetched_within/1, another_object_stays/1,
          a_write_ends_a_flight/1, lists_end_flights/1, deleted_at_once/1, deleted_table/1, timeouts/1, equal_keys/1,
-         tables_are_apart/1, rights/1, counted_once/1, explanations/1]).
+         tables_are_apart/1, rights/1, counted_once/1, explanations/1, no_room_for_a_flight/1]).
+-export([fetch_without_room/0]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -16,7 +17,8 @@ all() ->
      a_kill_wakes_the_next, a_failure_is_shared, killed_at_any_instant, a_killed_flight_is_forgotten,
      no_table_is_needed, own_key_is_refused, circles, a_circle_through_tables, killed_waiters_close_no_circle,
      other_keys_are_fetched_within, another_object_stays, a_write_ends_a_flight, lists_end_flights, deleted_at_once,
-     deleted_table, timeouts, equal_keys, tables_are_apart, rights, counted_once, explanations].
+     deleted_table, timeouts, equal_keys, tables_are_apart, rights, counted_once, explanations,
+     no_room_for_a_flight].
 
 init_per_suite(Config) ->
     case os:getenv("TABLES", "cats") of
@@ -501,3 +503,23 @@ explanations(_Config) ->
              {[Set, k, Make, #{timeout => 1 bsl 32}], NoOptions}, {[Set, k, Make, #{retry => 1}], NoOptions},
              {[Set, k, Make, #{refresh_timeout => 0}], NoOptions}]],
     ?assertEqual([], cats:tab2list(Set)).
+
+%% A VM has no room for the flight. The error says so, the function did not run, and nothing stays behind.
+no_room_for_a_flight(_Config) ->
+    ok = cats_test_lib:in_small_vm(?MODULE, fetch_without_room).
+
+%% @private
+fetch_without_room() ->
+    Table = cats:new(t, [public]),
+    Make = fun(_) -> exit(called) end,
+    Sleepers = cats_test_lib:fill_processes(),
+    [begin
+         #{general := <<"the VM has as many processes as it may have", _/binary>>} =
+             cats_test_lib:remarks(fetch, Arguments),
+         false = cats_nif:flight_to(Table, key)
+     end || Arguments <- [[Table, key, Make], [Table, key, Make, #{timeout => 1}]]],
+    [exit(Pid, kill) || Pid <- Sleepers],
+    cats_test_lib:eventually(fun() -> length(processes()) < 500 end),
+    {key, made} = cats:fetch(Table, key, fun(Key) -> {Key, made} end),
+    cats_test_lib:eventually(fun() -> cats_test_lib:flights() =:= [] end),
+    ok.

@@ -3,9 +3,10 @@
 -module(cats_stale_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([fetch_without_room/0]).
+-export([fetch_without_room/0, write_without_room/0]).
 -export([lifetimes/1, by_the_clock/1, gone_for_others/1, writes_end_it/1, one_process_renews/1, nobody_waits/1,
-         a_failed_renewal/1, killed_renewers/1, no_room_for_a_renewer/1, a_write_ends_a_renewal/1, slow_renewers/1,
+         a_failed_renewal/1, killed_renewers/1, no_room_for_a_renewer/1, no_room_for_a_guard/1,
+         limits_of_the_function/1, a_write_ends_a_renewal/1, slow_renewers/1,
          one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
          order_statistics/1, kept_as_long_as_asked/1, memory_comes_back/1, snapshots/1, counted/1, explanations/1]).
 
@@ -13,7 +14,8 @@ suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal,
-     killed_renewers, no_room_for_a_renewer, a_write_ends_a_renewal, slow_renewers, one_of_two_leads,
+     killed_renewers, no_room_for_a_renewer, no_room_for_a_guard, limits_of_the_function,
+     a_write_ends_a_renewal, slow_renewers, one_of_two_leads,
      killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked,
      memory_comes_back, snapshots, counted, explanations].
 
@@ -228,19 +230,14 @@ killed_renewers(_Config) ->
 
 %% A VM has no room for the renewer, or for its flight. Every call returns the old object, and no process stays behind.
 no_room_for_a_renewer(_Config) ->
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["+P", "1024", "-pa" | code:get_path()]}),
-    ok = peer:call(Peer, ?MODULE, fetch_without_room, [], 60_000),
-    peer:stop(Peer).
+    ok = cats_test_lib:in_small_vm(?MODULE, fetch_without_room).
 
 %% @private
 fetch_without_room() ->
-    {ok, _} = application:ensure_all_started(cats),
-    %% The VM tells of each process for which it has no room.
-    ok = logger:set_primary_config(level, none),
     Table = cats:new(t, [public, {ttl, infinity}]),
     {key, old} = cats:fetch(Table, key, make(old), #{ttl => 1, stale => 60_000}),
     cats_test_lib:eventually(fun() -> not cats:member(Table, key) end),
-    Sleepers = fill(),
+    Sleepers = cats_test_lib:fill_processes(),
     [begin
          [cats_test_lib:stop(Pid, kill) || Pid <- lists:sublist(Sleepers, Room)],
          {key, old} = cats:fetch(Table, key, never(), #{stale => 60_000})
@@ -257,13 +254,41 @@ fetch_without_room() ->
     no_flights(),
     ok.
 
-%% Processes that leave no room for another one.
-fill() ->
-    try spawn(fun() -> timer:sleep(infinity) end) of
-        Pid -> [Pid | fill()]
-    catch
-        error:system_limit -> []
-    end.
+%% A VM has no room for the process that ends a renewer in time whose flight has ended. The renewer ends with its
+%% flight.
+no_room_for_a_guard(_Config) ->
+    ok = cats_test_lib:in_small_vm(?MODULE, write_without_room).
+
+%% @private
+write_without_room() ->
+    Table = cats:new(t, [public, {ttl, infinity}]),
+    {key, old} = cats:fetch(Table, key, make(old), #{ttl => 1, stale => 60_000}),
+    cats_test_lib:eventually(fun() -> not cats:member(Table, key) end),
+    {key, old} = cats:fetch(Table, key, slow(), #{stale => 60_000, refresh_timeout => 50_000}),
+    Renewer = renewer(),
+    {Flight, Renewer} = cats_nif:flight_to(Table, key),
+    [FlightMonitor, Monitor] = [monitor(process, Pid) || Pid <- [Flight, Renewer]],
+    _ = cats_test_lib:fill_processes(),
+    true = cats:delete(Table, key),
+    {cats_fetch, ended} = receive {'DOWN', FlightMonitor, process, Flight, Reason} -> Reason end,
+    killed = receive {'DOWN', Monitor, process, Renewer, Why} -> Why end,
+    #{fetches_failed := 1} = cats:stats(Table),
+    ok.
+
+%% Where the function itself meets a limit, it is the function that has failed: for the caller if it runs there.
+limits_of_the_function(_Config) ->
+    Fails = fun(_) -> error(system_limit) end,
+    [begin
+         Table = ended(Type, 1000),
+         {key, old} = cats:fetch(Table, key, Fails, #{stale => 1000}),
+         cats_test_lib:eventually(fun() -> maps:get(fetches_failed, cats:stats(Table)) =:= 1 end),
+         Protected = cats:new(t, [Type, protected, {ttl, 100}]),
+         {key, old} = cats:fetch(Protected, key, make(old), #{stale => 1000}),
+         pass(100),
+         [?assertError(system_limit, cats:fetch(Of, Key, Fails, #{stale => 1000}))
+          || {Of, Key} <- [{Protected, key}, {Table, none}]],
+         no_flights()
+     end || Type <- types()].
 
 %% A renewal that hangs keeps nobody from the key after a write.
 a_write_ends_a_renewal(_Config) ->

@@ -6,14 +6,15 @@
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
          without_need_of_room/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1,
          snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1, refused_lists/1,
-         emptied_bytes/1, fleeting/1, any_size/1, any_size_together/1]).
+         emptied_bytes/1, fleeting/1, long_lists/1, any_size/1, any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room,
      used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
-     smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, any_size, any_size_together].
+     smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, long_lists,
+     any_size, any_size_together].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -424,6 +425,19 @@ expiring(_Config) ->
     cats_test_lib:eventually(fun() -> cats:info(Table, size) =:= 0 end),
     true = cats:insert(Table, [{{new, N}, N} || N <- lists:seq(1, 100)]),
     ?assertEqual(100, cats:info(Table, size)).
+
+%% A list for which all that a full table has must go: the call does not begin anew again and again.
+long_lists(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {stats, true}, {limit, {objects, Size}}, {evict, Policy}]),
+         _ = cats:insert_many(Table, [{N, N} || N <- lists:seq(1, Size)]),
+         #{busy := Before} = cats:stats(Table),
+         true = cats:insert(Table, [{N, N} || N <- lists:seq(Size + 1, 2 * Size)]),
+         #{busy := After} = cats:stats(Table),
+         ?assert(After - Before < 10, {Type, Policy, Size, After - Before}),
+         ?assert(cats:info(Table, size) =< Size),
+         true = cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- ?POLICIES, Policy =/= none, Size <- [10, 1000, 50_000]].
 
 %% What one call writes counts together: what it removes makes room for what it adds, and of several objects of a key
 %% the last one counts.

@@ -25,7 +25,7 @@ use std::cell::Cell;
 /// The bits of a lease's notes that count uses.
 const USES: u64 = OFTEN as u64;
 
-/// After so many visits of objects, a call lets others run.
+/// After so many visits of objects, a call on a scheduler lets others run. It begins anew then, with what it has freed.
 const VISITS: usize = 1024;
 
 /// After so many writes, a thread looks at what the structure takes.
@@ -572,7 +572,7 @@ fn fill<T: Item>(
         if empty == count {
             return Err(Lack::Full);
         }
-        if visits > VISITS {
+        if visits > VISITS && !patience::is_patient() {
             return Err(Lack::Busy);
         }
         let done = shards.evict(number, first, visit, ahead);

@@ -288,8 +288,13 @@ refused(badarg, _Cause, Changes, State) ->
             {Function, Arguments} <- [call_of(Change, State)]],
     conflict;
 refused(Error, {Limit, Tid}, Changes, State) ->
-    refused(Error, Limit, [lists:keyfind(Tid, 1, Changes)], State);
+    {_, _, _} = Change = lists:keyfind(Tid, 1, Changes),
+    refuse(Error, Limit, Change, State);
 refused(Error, Cause, [Change | _], State) ->
+    refuse(Error, Cause, Change, State).
+
+-spec refuse(Error :: term(), Cause :: term(), cats_writes:write(), #state{}) -> no_return().
+refuse(Error, Cause, Change, State) ->
     {Function, Arguments} = call_of(Change, State),
     cats_failure:fail(Error, Cause, Function, Arguments).
 

@@ -56,15 +56,20 @@ pub struct Write {
 }
 
 impl Write {
-    /// A write that only stands for a place in the log. It has one reference.
-    fn of_no_key() -> *mut Self {
+    /// A write with one reference.
+    fn new(author: Author, word: u64, key: Option<Arc<Key>>) -> *mut Self {
         Box::into_raw(Box::new(Self {
             next: AtomicPtr::new(null_mut()),
             count: AtomicUsize::new(1),
-            author: NOBODY,
-            word: NO_KEY,
-            key: None,
+            author,
+            word,
+            key,
         }))
+    }
+
+    /// One that only stands for a place in the log.
+    fn of_no_key() -> *mut Self {
+        Self::new(NOBODY, NO_KEY, None)
     }
 
     pub fn word(&self) -> u64 {
@@ -89,13 +94,8 @@ impl Chain {
     pub fn new<'a>(author: Author, ordered: bool, probes: impl Iterator<Item = &'a Probe<'static>>) -> Self {
         let (mut first, mut last, mut length) = (null_mut(), null_mut::<Write>(), 0);
         for probe in probes {
-            let write = Box::into_raw(Box::new(Write {
-                next: AtomicPtr::new(null_mut()),
-                count: AtomicUsize::new(1),
-                author,
-                word: probe.word(),
-                key: ordered.then(|| Arc::new(Key::own(probe.term(), true))),
-            }));
+            let key = ordered.then(|| Arc::new(Key::own(probe.term(), true)));
+            let write = Write::new(author, probe.word(), key);
             match length {
                 0 => first = write,
                 // SAFETY: it was made here, and nobody else knows it. Relaxed: likewise.

@@ -5,14 +5,8 @@ use crate::evict::fifo::Fifo;
 use crate::evict::item::Item;
 
 /// One queue. Objects that were used go back to its end once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Clock<T>(Fifo<T>);
-
-impl<T> Default for Clock<T> {
-    fn default() -> Self {
-        Self(Fifo::default())
-    }
-}
 
 impl<T: Item> Evict<T> for Clock<T> {
     const ABOUT: About = About {

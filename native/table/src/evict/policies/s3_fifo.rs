@@ -10,7 +10,7 @@ const SMALL: usize = 10;
 
 /// New objects go to a small queue. Those that are used twice there move to the main queue. The others are evicted soon, but remembered
 /// for a while. If one of them comes back, it goes to the main queue at once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct S3Fifo<T> {
     small: Fifo<T>,
     main: Fifo<T>,
@@ -19,18 +19,6 @@ pub struct S3Fifo<T> {
     has_evicted: bool,
     /// Whether the search for an object to evict goes through the small queue. `None` if there is no search.
     from_small: Option<bool>,
-}
-
-impl<T> Default for S3Fifo<T> {
-    fn default() -> Self {
-        Self {
-            small: Fifo::default(),
-            main: Fifo::default(),
-            ghost: Ghost::default(),
-            has_evicted: false,
-            from_small: None,
-        }
-    }
 }
 
 impl<T: Item> Evict<T> for S3Fifo<T> {

@@ -7,21 +7,12 @@ use std::mem;
 
 /// A hand goes from the oldest object to the newest one, and again. It evicts objects that were not used since it last passed. The others
 /// stay where they are, so the hand keeps old and popular objects apart from new ones.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Sieve<T> {
     /// The items before the hand, which it will visit next. New ones are the last.
     ahead: Fifo<T>,
     /// The items that the hand has passed, which are older than those before it.
     behind: Fifo<T>,
-}
-
-impl<T> Default for Sieve<T> {
-    fn default() -> Self {
-        Self {
-            ahead: Fifo::default(),
-            behind: Fifo::default(),
-        }
-    }
 }
 
 impl<T: Item> Evict<T> for Sieve<T> {

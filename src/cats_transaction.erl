@@ -18,9 +18,9 @@
 %% == Cost ==
 %%
 %% A read of `N' reads costs `O(log N)' more than {@link cats:lookup/2}. The first ones compare all that was read
-%% before, up to some 24 objects. After that the transaction is a long one: all writers of its tables log the keys that
-%% they write, until it ends, and each read looks at what was logged since the last one. Writes are kept until the end,
-%% where each costs what {@link cats:insert/2} costs.
+%% before, up to some 24 objects. After that the transaction is a long one. Until it ends, all writers of its tables log
+%% the keys that they write. Each read looks at what was logged since the last one. Writes are kept until the end, where
+%% each costs what {@link cats:insert/2} costs.
 %%
 %% == Errors ==
 %%
@@ -567,11 +567,11 @@ step(Table, From, Down, Called) ->
 
 step_on(From, Down, Nearest, State, Called) ->
     #state{tables = [#table{tid = Tid, type = Type, position = Position} | _]} = State,
-    {Begin, Objects, #state{writes = Writes} = NewState} =
-        case cats_writes:skip(Tid, From, Down, State#state.writes) of
-            finished -> {From, [], State};
-            Skipped -> neighbour(Skipped, Down, State, Called)
-        end,
+    Begin = cats_writes:skip(Tid, From, Down, State#state.writes),
+    {Objects, #state{writes = Writes} = NewState} = case Begin of
+                                                        finished -> {[], State};
+                                                        _ -> neighbour(Begin, Down, State, Called)
+                                                    end,
     case {Objects, Nearest} of
         {[], none} ->
             '$end_of_table';
@@ -598,11 +598,10 @@ step_on(From, Down, Nearest, State, Called) ->
 %% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps
 %% over them without reading them again.
 neighbour(From, Down, #state{tables = [#table{tid = Tid} | _], notes = Notes} = State, Called) ->
-    {Objects, NewState} = case stepped(Tid, From, Down, Notes) of
-                              none -> stored(From, [], Down, 1, State, Called);
-                              Noted -> {Noted, State}
-                          end,
-    {From, Objects, NewState}.
+    case stepped(Tid, From, Down, Notes) of
+        none -> stored(From, [], Down, 1, State, Called);
+        Objects -> {Objects, State}
+    end.
 
 %% The first object of a range that was read before.
 stepped(Tid, From, Down, [{Tid, From, _To, Down, Objects} | _]) -> lists:sublist(Objects, 1);

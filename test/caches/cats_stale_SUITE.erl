@@ -228,15 +228,20 @@ killed_renewers(_Config) ->
     is_stored(Table, {key, new}),
     no_flights().
 
+%% A table in which an object has ended that is kept for a minute.
+with_old_object() ->
+    Table = cats:new(t, [public, {ttl, infinity}]),
+    {key, old} = cats:fetch(Table, key, make(old), #{ttl => 1, stale => 60_000}),
+    cats_test_lib:eventually(fun() -> not cats:member(Table, key) end),
+    Table.
+
 %% A VM has no room for the renewer, or for its flight. Every call returns the old object, and no process stays behind.
 no_room_for_a_renewer(_Config) ->
     ok = cats_test_lib:in_small_vm(?MODULE, fetch_without_room).
 
 %% @private
 fetch_without_room() ->
-    Table = cats:new(t, [public, {ttl, infinity}]),
-    {key, old} = cats:fetch(Table, key, make(old), #{ttl => 1, stale => 60_000}),
-    cats_test_lib:eventually(fun() -> not cats:member(Table, key) end),
+    Table = with_old_object(),
     Sleepers = cats_test_lib:fill_processes(),
     [begin
          [cats_test_lib:stop(Pid, kill) || Pid <- lists:sublist(Sleepers, Room)],
@@ -261,9 +266,7 @@ no_room_for_a_guard(_Config) ->
 
 %% @private
 write_without_room() ->
-    Table = cats:new(t, [public, {ttl, infinity}]),
-    {key, old} = cats:fetch(Table, key, make(old), #{ttl => 1, stale => 60_000}),
-    cats_test_lib:eventually(fun() -> not cats:member(Table, key) end),
+    Table = with_old_object(),
     {key, old} = cats:fetch(Table, key, slow(), #{stale => 60_000, refresh_timeout => 50_000}),
     Renewer = renewer(),
     {Flight, Renewer} = cats_nif:flight_to(Table, key),

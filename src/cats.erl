@@ -478,11 +478,11 @@ fetch(Table, Key, Fun) ->
 %% killed, the next call starts another one, as it does when the VM has no room for a process. In a table that is not
 %% public, the calling process runs the function itself.
 %%
-%% An object that this function has made or found with `stale' is kept for so long after its end, or for the longest
-%% such time that a call on the table has had. Only calls with `stale' see it. For all other functions it is gone at its
-%% time. A write to its key ends it, as a deletion does. It also goes when the table needs its room for a limit, when a
-%% walk meets hundreds of such objects in a row, and when order statistics are asked for. With `{evict, none}' nothing
-%% is kept.
+%% An object that this function has made or found with `stale' is kept for so long after its end. It is kept longer
+%% where another call on the table has had a longer time. Only calls with `stale' see it. For all other functions it is
+%% gone at its time. A write to its key ends it, as a deletion does. It also goes when the table needs its room for a
+%% limit, when a walk meets hundreds of such objects in a row, and when order statistics are asked for. With `{evict,
+%% none}' nothing is kept.
 %%
 %% `ttl' and `stale' fail with `badarg' when the objects of the table cannot expire.
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple()), fetch_options()) -> Object :: tuple().
@@ -761,14 +761,14 @@ memory() ->
 %% {@link removed/1}.
 %%
 %% `{limit, {objects, N}}' and `{limit, {bytes, N}}' bound what the table holds. Whoever adds an object makes room for
-%% it first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what
-%% `info(Table, memory)' counts, except for what waits for the process of option `notify', and the binaries outside of
-%% the table that its objects refer to. It must leave room for the table itself. `{evict, Policy}' chooses which objects
-%% are evicted, see {@link policy()}. Lookups and writes of a key count as its use, walks and `select' do not. With
-%% `{evict, none}' nothing is evicted. A function that would pass the limit fails with `system_limit' then, and
-%% changes nothing, except that {@link select_replace/2} keeps what it replaced before. Under each policy it also
-%% fails so when what it writes together has no room in an empty table. Both options are for `set' and `ordered_set'
-%% with the default engine, and not for `compressed' tables.
+%% it first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what `info(Table,
+%% memory)' counts, and the binaries outside of the table that its objects refer to. It does not count what waits for
+%% the process of option `notify'. It must leave room for the table itself. `{evict, Policy}' chooses which objects are
+%% evicted, see {@link policy()}. Lookups and writes of a key count as its use, walks and `select' do not. With `{evict,
+%% none}' nothing is evicted. A function that would pass the limit fails with `system_limit' then, and changes nothing.
+%% Those that write one object after the other keep what they wrote before, as {@link select_replace/2} and {@link
+%% insert_many/2} do. Under each policy it also fails so when what it writes together has no room in an empty table.
+%% Both options are for `set' and `ordered_set' with the default engine, and not for `compressed' tables.
 %%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.

@@ -75,9 +75,13 @@
 -record(rules, {except :: [cats_recompile:exception()], applying :: #{mfa() => pos_integer()}}).
 -opaque rules() :: #rules{}.
 
-%% What the walk over a form must know. These are the modules of the functions that are called without one, the
-%% functions that the module imports from ets, the names of the tables that stay in ets, the variables that have such a
-%% table, the functions that call one of ets, and the functions that take a module.
+%% What the walk over a form must know:
+%%   local      the modules of the functions that are called without one
+%%   imported   the functions that the module imports from ets
+%%   tables     the names of the tables that stay in ets
+%%   variables  the variables that have such a table
+%%   wrappers   the functions that call one of ets
+%%   applying   the functions that take a module
 -record(context, {local :: #{{atom(), arity()} => module()}, imported :: [{atom(), arity()}],
                   tables :: [atom()], variables :: [atom()],
                   wrappers :: #{mfa() => {Name :: atom(), Places :: [pos_integer()]}},

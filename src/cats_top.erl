@@ -5,8 +5,8 @@
 %% Operations come last, and those that went over many objects. They are counted for tables with option `{stats, true}'
 %% only, see {@link cats:stats/1}.
 %%
-%% A letter and Enter sort by another column: `m' by memory, `s' by size, `g' by growth, `w' by waits, `r' by repeated
-%% reads, `b' by calls made again, `o' by operations, `c' by scans. `q' and Enter end it.
+%% A letter and Enter sort by another column: `m' by memory, `s' by size, `g' by growth, `w' by waits. `r' sorts by
+%% repeated reads, `b' by calls made again, `o' by operations, `c' by scans. `q' and Enter end it.
 -module(cats_top).
 -export([start/0, start/1]).
 

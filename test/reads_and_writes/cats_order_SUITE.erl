@@ -7,8 +7,8 @@
 %%          foldl, foldr, first_lookup with next_lookup
 %%   list   the keys in the opposite order, those of a key in the order of insertion:
 %%          tab2list, select, select_reverse, match, match_object
-%%   chunks the list, from its end, chunk by chunk; all objects of a key are met at once, and if they are more than fit
-%%          into a chunk, ets gives those that are left in a strange order, and so does cats:
+%%   chunks the list, from its end, chunk by chunk. All objects of a key are met at once. If they are more than fit into
+%%          a chunk, ets gives those that are left in a strange order, and so does cats:
 %%          select, select_reverse, match, match_object with a limit
 %%
 %% For an ordered_set all are in the order of the keys, or, with `reverse', foldr and last, in the opposite one.

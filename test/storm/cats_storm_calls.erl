@@ -1,6 +1,10 @@
-%% The calls of a storm on keys that all its processes write, each a row: how often, the function of cats, what the
-%% table must be, how to make the arguments after the table, what is wrong with a result, and the causes with which it
-%% may fail.
+%% The calls of a storm on keys that all its processes write. Each is a row:
+%%   how often
+%%   the function of cats
+%%   what the table must be
+%%   how to make the arguments after the table
+%%   what is wrong with a result
+%%   the causes with which it may fail
 %%
 %% A row of another module is an operation, which is more than one call: how often, its name, what the table must be,
 %% and a function that carries it out. It returns what was wrong, or `nothing'.

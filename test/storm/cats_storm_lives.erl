@@ -1,5 +1,5 @@
-%% The lives of tables in a storm: they are deleted and made anew, emptied, filled, renamed, given away, claimed, copied
-%% and written to files, by processes that may be killed meanwhile.
+%% The lives of tables in a storm. They are deleted and made anew, emptied, filled, renamed, given away, claimed, copied
+%% and written to files. The processes that do so may be killed meanwhile.
 -module(cats_storm_lives).
 
 -import(cats_storm_values, [uniform/1, chance/1, one_of/1, shared_key/0, object/2]).

@@ -21,6 +21,7 @@ use crate::block::{Block, BlockRef};
 use crate::builder::Builder;
 use crate::format::{is_lease, item_words, LEASE};
 use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicU64, Ordering};
 use cats_sync::slab;
 
 const DEADLINE_SHIFT: u32 = 22;
@@ -132,6 +133,32 @@ impl Lease {
     }
 }
 
+/// The lease of an object that others may read.
+///
+/// All orderings are Relaxed: nothing else depends on a lease.
+#[repr(transparent)]
+pub struct SharedLease(AtomicU64);
+
+impl SharedLease {
+    #[inline(always)]
+    pub fn load(&self) -> Lease {
+        Lease::of_word(self.0.load(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub fn store(&self, lease: Lease) {
+        self.0.store(lease.word(), Ordering::Relaxed);
+    }
+
+    /// Changes the lease, unless `change` gives `None`. `change` runs again whenever another thread has changed the lease meanwhile: that
+    /// may be another field, so no change is lost.
+    #[inline]
+    pub fn change(&self, mut change: impl FnMut(Lease) -> Option<Lease>) {
+        let word = |word| change(Lease::of_word(word)).map(Lease::word);
+        _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, word);
+    }
+}
+
 impl Block {
     /// The tuple of these immediates, with a lease. `None` when memory is exhausted.
     pub fn flat_leased(elements: &[u64], lease: Lease, guard: &Guard) -> Option<Block> {
@@ -208,6 +235,23 @@ mod tests {
             assert_eq!(Lease::of_request(request).request(), request);
         }
         assert_eq!(Lease::new(5, 0).request(), Request::Kept);
+    }
+
+    /// A change that comes while another one is made keeps its own.
+    #[test]
+    fn no_change_is_lost() {
+        let shared = SharedLease(AtomicU64::new(Lease::new(1, 1).word()));
+        let mut runs = 0;
+        shared.change(|lease| {
+            runs += 1;
+            if runs == 1 {
+                shared.change(|lease| Some(lease.with_place(2).with_notes(3)));
+            }
+            Some(lease.with_deadline(lease.deadline() + 1))
+        });
+        assert_eq!((runs, shared.load()), (2, Lease::new(2, 2).with_notes(3)));
+        shared.change(|_| None);
+        assert_eq!(shared.load(), Lease::new(2, 2).with_notes(3));
     }
 
     #[test]

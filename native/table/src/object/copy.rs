@@ -12,8 +12,6 @@ use crate::object::{
 use crate::operations::lookup::GROUP_LIMIT;
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
-use cats_sync::facade::Ordering;
-use cats_term::lease::Lease;
 use cats_term::{Builder, BOTTOM};
 use std::iter;
 
@@ -126,7 +124,7 @@ unsafe fn copied_object(guard: &Guard, body: u64, leased: bool) -> Option<u64> {
             return Some(address(copy));
         }
         // Relaxed: readers may move the deadline, which makes no difference here.
-        let lease = Lease::of_word(lease_of(body).load(Ordering::Relaxed));
+        let lease = lease_of(body).load();
         copy.leased(lease, guard).map(address)
     }
 }

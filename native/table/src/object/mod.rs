@@ -11,9 +11,8 @@ use crate::object::schema::{OwnedKey, Probe};
 use crate::registry::reaper::{Expected, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
-use cats_sync::facade::AtomicU64;
 use cats_sync::slab;
-use cats_term::lease::{Lease, Request};
+use cats_term::lease::{Lease, Request, SharedLease};
 use cats_term::{
     block_weight, bytes_of, is_immediate, Block, BlockRef, ChangingRef, Dismantled, NewElement, Rebuilt, Scratch,
     Short, State, TermRef, CHANGING_LIMIT, SCRATCH_WORDS,
@@ -327,7 +326,7 @@ fn inline(words: &[u64], layout: Layout) -> Option<u64> {
 /// # Safety
 /// The body is that of such an object, and the object lives for `'a`.
 #[inline(always)]
-pub unsafe fn lease_of<'a>(body: u64) -> &'a AtomicU64 {
+pub unsafe fn lease_of<'a>(body: u64) -> &'a SharedLease {
     debug_assert!(is_block(body));
     let known = known_words(body);
     // The count of an object that is changed in place stands behind the lease.
@@ -337,7 +336,7 @@ pub unsafe fn lease_of<'a>(body: u64) -> &'a AtomicU64 {
         known => known - u64::from(body & CHANGING != 0),
     };
     // SAFETY: the last word of the block is the lease, which all access as an atomic.
-    unsafe { &*referent(body).cast::<AtomicU64>().add(words as usize - 1) }
+    unsafe { &*referent(body).cast::<SharedLease>().add(words as usize - 1) }
 }
 
 /// The body that refers to a block.
@@ -1051,7 +1050,6 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
 mod tests {
     use super::*;
     use cats_sync::epoch::{collect, pin};
-    use cats_sync::facade::Ordering;
     use cats_term::test_host::{counted, hold, install_test_host, record, retained, Form};
     use cats_term::{Builder, Class, View, NIL};
 
@@ -1185,7 +1183,7 @@ mod tests {
         let guard = pin();
         let lease = |body| {
             // SAFETY: the object lives until it is freed.
-            Lease::of_word(unsafe { lease_of(body) }.load(Ordering::Relaxed))
+            unsafe { lease_of(body) }.load()
         };
         let given = Request::Given(1234);
         for arity in [1, 2, 3, 100, 0x7ffd, 0x7ffe, 0xffff] {
@@ -1195,7 +1193,7 @@ mod tests {
             // SAFETY: the object lives, nobody else knows it, and it is freed once.
             unsafe {
                 assert_eq!(block(body).unwrap().elements_raw(), elements);
-                lease_of(body).store(Lease::new(77, 3).word(), Ordering::Relaxed);
+                lease_of(body).store(Lease::new(77, 3));
                 if let Some((copy, ())) = changed(&guard, body, |words| words.last_mut().map(|word| *word = 0x1f)) {
                     assert_eq!(is_changing(copy), arity + 2 <= CHANGING_LIMIT);
                     assert_eq!(lease(copy), Lease::new(77, 3));

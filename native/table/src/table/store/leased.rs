@@ -139,9 +139,7 @@ impl Drop for KeyItem {
 #[inline(always)]
 pub unsafe fn lease(entry: Entry) -> Lease {
     // SAFETY: as the caller promises.
-    let word = unsafe { lease_of(entry.body) };
-    // Relaxed: the object was made before the entry that refers to it, and a deadline is a value of its own.
-    Lease::of_word(word.load(Ordering::Relaxed))
+    unsafe { lease_of(entry.body) }.load()
 }
 
 /// Whether an entry of a table with leases has not expired.
@@ -256,10 +254,7 @@ impl Leases {
             return;
         }
         // SAFETY: the caller has read the entry under its guard, or made the object.
-        let word = unsafe { lease_of(entry.body) };
-        let new = lease.with_notes(lease.notes() | KEPT).word();
-        // If another one has changed the word meanwhile, the next fetch does this. Relaxed: nothing else depends on it.
-        _ = word.compare_exchange(lease.word(), new, Ordering::Relaxed, Ordering::Relaxed);
+        unsafe { lease_of(entry.body) }.change(|lease| Some(lease.with_notes(lease.notes() | KEPT)));
     }
 
     /// Counts out an object that is removed, and why. An object that has ended was counted out then.
@@ -337,20 +332,17 @@ impl Leases {
     fn extend(&self, body: u64) {
         let idle = self.expiry.idle;
         // SAFETY: the caller has read the object under its guard.
-        let word = unsafe { lease_of(body) };
-        // Relaxed: nothing else depends on it.
-        let old = word.load(Ordering::Relaxed);
-        let lease = Lease::of_word(old);
-        let gain = |now| after(now, idle).saturating_sub(lease.deadline());
-        if lease.deadline() == NEVER || gain(clock::about_now()) <= idle / IDLE_PARTS {
+        let shared = unsafe { lease_of(body) };
+        let deadline = shared.load().deadline();
+        if deadline == NEVER || after(clock::about_now(), idle).saturating_sub(deadline) <= idle / IDLE_PARTS {
             return;
         }
         let now = clock::now();
-        if gain(now) > 0 && lease.deadline() > now {
-            let new = lease.with_deadline(after(now, idle));
-            // Another one who has changed the word meanwhile was right. Relaxed: as above.
-            _ = word.compare_exchange(old, new.word(), Ordering::Relaxed, Ordering::Relaxed);
-        }
+        let new = after(now, idle);
+        shared.change(|lease| {
+            let lives = lease.deadline() > now;
+            (lives && lease.deadline() < new).then(|| lease.with_deadline(new))
+        });
     }
 
     /// Runs a change of a locked place that knows nothing of leases. `old` is what the place has, and `now` is
@@ -428,8 +420,8 @@ impl Leases {
         };
         let notes = uses | kept_as & KEPT;
         let place = self.place_for(new, old, deadline, now);
-        // SAFETY: as above. Relaxed: the object is published after this.
-        unsafe { lease_of(new.body) }.store(Lease::new(deadline, place).with_notes(notes).word(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { lease_of(new.body) }.store(Lease::new(deadline, place).with_notes(notes));
     }
 
     /// The time by which the item of an object with this lease fires.
@@ -549,19 +541,9 @@ impl Leases {
     pub fn touch(&self, entry: Entry, time: u64, now: u64) {
         let deadline = after(now, time);
         // SAFETY: the place is locked, so its object lives.
-        let word = unsafe { lease_of(entry.body) };
-        // Relaxed: as in `extend`.
-        let mut old = word.load(Ordering::Relaxed);
-        let place = self.place_for(entry, Some(Lease::of_word(old)), deadline, now);
-        // Others may move the deadline meanwhile, but nothing else.
-        while let Err(now) = word.compare_exchange(
-            old,
-            Lease::of_word(old).with_deadline(deadline).with_place(place).word(),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        ) {
-            old = now;
-        }
+        let shared = unsafe { lease_of(entry.body) };
+        let place = self.place_for(entry, Some(shared.load()), deadline, now);
+        shared.change(|lease| Some(lease.with_deadline(deadline).with_place(place)));
     }
 
     /// Looks for the object of an item that fires at a place: removes it if it has expired and is not kept, or adds an item for the next
@@ -573,46 +555,46 @@ impl Leases {
                 return (Step::Keep, ());
             };
             // SAFETY: the place is locked, so its object lives.
-            let word = unsafe { lease_of(entry.body) };
-            // Relaxed: as in `extend`.
-            let mut old = word.load(Ordering::Relaxed);
-            loop {
-                let lease = Lease::of_word(old);
+            let shared = unsafe { lease_of(entry.body) };
+            let (mut goes, mut ends) = (false, false);
+            // If a reader makes the deadline later meanwhile, or counts a use, this is done again, and one item more is stale.
+            shared.change(|lease| {
+                (goes, ends) = (false, false);
                 if lease.place() != place {
-                    return (Step::Keep, ());
+                    return None;
                 }
                 let now = clock::now();
                 let ended = lease.deadline() <= now;
                 let end = self.end_of(lease);
                 if ended && (clear || end <= now) {
-                    // SAFETY: the place is locked.
-                    unsafe { self.count_out(store, entry, Event::Expired) };
-                    if let Some(limits) = &self.limits {
-                        // SAFETY: the place is locked, so the object lives.
-                        unsafe { limits.give_back(entry.body) }
-                    }
-                    gone = entry.body;
-                    return (Step::Remove, ());
+                    goes = true;
+                    return None;
                 }
                 let next = match if ended { end } else { lease.deadline() } {
                     NEVER => NOWHERE,
                     time => self.add(entry, time, now),
                 };
+                ends = ended && lease.notes() & ENDED == 0;
                 let notes = lease.notes() | if ended { ENDED } else { 0 };
-                let new = lease.with_place(next).with_notes(notes).word();
-                // A reader may make the deadline later meanwhile, or count a use. Then this is done again, and one item more is stale.
-                match word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed) {
-                    Ok(_) => {
-                        if notes != lease.notes() {
-                            self.ended.fetch_add(1, Ordering::Relaxed);
-                            store.count(-1, 0);
-                            store.count_event(Event::Expired, 1);
-                        }
-                        return (Step::Keep, ());
-                    }
-                    Err(now) => old = now,
+                Some(lease.with_place(next).with_notes(notes))
+            });
+            if goes {
+                // SAFETY: the place is locked.
+                unsafe { self.count_out(store, entry, Event::Expired) };
+                if let Some(limits) = &self.limits {
+                    // SAFETY: the place is locked, so the object lives.
+                    unsafe { limits.give_back(entry.body) }
                 }
+                gone = entry.body;
+                return (Step::Remove, ());
             }
+            if ends {
+                // Relaxed: a count.
+                self.ended.fetch_add(1, Ordering::Relaxed);
+                store.count(-1, 0);
+                store.count_event(Event::Expired, 1);
+            }
+            (Step::Keep, ())
         })?;
         if gone != 0 {
             // SAFETY: nothing links to the object any more.

@@ -233,32 +233,26 @@ impl Limits {
     #[inline(always)]
     pub fn used(&self, body: u64, lease: Lease) {
         if lease.notes() & USES < self.most_uses {
-            self.count_use(body, lease);
+            self.count_use(body);
         }
     }
 
     #[cold]
-    fn count_use(&self, body: u64, lease: Lease) {
+    fn count_use(&self, body: u64) {
         // SAFETY: the caller has read the object under its guard, or its place is locked.
-        let word = unsafe { lease_of(body) };
-        let new = self.with_use(lease);
-        // If another thread changes the word meanwhile, this use does not count. Relaxed: nothing else depends on it.
-        _ = word.compare_exchange(lease.word(), new.word(), Ordering::Relaxed, Ordering::Relaxed);
+        unsafe { lease_of(body) }.change(|lease| self.with_use(lease));
     }
 
     /// The lease with one use more, if that matters.
     #[inline]
-    fn with_use(&self, lease: Lease) -> Lease {
+    fn with_use(&self, lease: Lease) -> Option<Lease> {
         let notes = lease.notes();
-        match notes & USES < self.most_uses {
-            true => lease.with_notes(notes + 1),
-            false => lease,
-        }
+        (notes & USES < self.most_uses).then(|| lease.with_notes(notes + 1))
     }
 
     /// The uses of an object that replaces one with this lease.
     pub fn uses_after(&self, old: Lease) -> u64 {
-        self.with_use(old).notes() & USES
+        self.with_use(old).unwrap_or(old).notes() & USES
     }
 
     /// Whether objects are evicted.
@@ -442,10 +436,11 @@ impl Limits {
             let expired = is_expired(seen);
             if let Some(left) = rule(uses).filter(|_| !expired) {
                 if left != uses {
-                    let new = seen.with_notes(seen.notes() & !USES | u64::from(left));
-                    // If it was used meanwhile, it has one use more in the next round. SAFETY: as above. Relaxed: as in `used`.
-                    let word = unsafe { lease_of(entry.body) };
-                    _ = word.compare_exchange(seen.word(), new.word(), Ordering::Relaxed, Ordering::Relaxed);
+                    // SAFETY: as above.
+                    unsafe { lease_of(entry.body) }.change(|lease| {
+                        let left = rule((lease.notes() & USES) as u8)?;
+                        Some(lease.with_notes(lease.notes() & !USES | u64::from(left)))
+                    });
                 }
                 met = Met::Stays;
                 return Step::Keep;

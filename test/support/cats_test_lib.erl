@@ -2,7 +2,7 @@
 -module(cats_test_lib).
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
          with_memory/1, types/0, types/1, policies/0, spawn_owner/1, run/2, run_in/2, in_process/1, stop/2, down/1,
-         eventually/1, eventually/2, flights/0, together/1, repeat_for/2, all_objects/2,
+         eventually/1, eventually/2, clock/0, flights/0, together/1, repeat_for/2, all_objects/2,
          cause/1, with_input/2, one_of/1, in_small_vm/2, fill_processes/0]).
 
 %% @doc The directory of the project.
@@ -141,6 +141,13 @@ eventually(Condition, Milliseconds) ->
             eventually(Condition, Milliseconds - 10);
         _ -> error(never_happened)
     end.
+
+%% @doc The microseconds of the system's clock, which is that of the library. The clock of the VM may be faster or
+%% slower by a percent, to come nearer to the time of day.
+-spec clock() -> integer().
+clock() ->
+    {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
+    erlang:convert_time_unit(Time, native, microsecond).
 
 %% @doc The processes that stand for the making of an object, see cats_fetch.
 -spec flights() -> [pid()].

@@ -2,7 +2,7 @@
 -module(cats_limit_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -import(cats_test_lib, [one_of/1]).
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
          without_need_of_room/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1,
          snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1, refused_lists/1,
@@ -21,6 +21,8 @@ init_per_suite(Config) ->
     Config.
 
 end_per_suite(_Config) -> ok.
+
+end_per_testcase(_Case, _Config) -> cats_nif:stop_clock(false).
 
 -define(POLICIES, cats_test_lib:policies()).
 -define(MS, cats_test_lib:environment("LIMIT_MS", 1000)).
@@ -419,10 +421,12 @@ ordered(_Config) ->
 
 %% With a time to live, what expires makes room.
 expiring(_Config) ->
+    Now = cats_nif:stop_clock(1000000),
     Table = cats:new(t, [{limit, {objects, 100}}, {evict, none}, {ttl, 100}]),
     true = cats:insert(Table, [{N, N} || N <- lists:seq(1, 100)]),
     ?assertError(system_limit, cats:insert(Table, {101, 101})),
-    cats_test_lib:eventually(fun() -> cats:info(Table, size) =:= 0 end),
+    _ = cats_nif:stop_clock(Now + 100),
+    ?assertEqual(0, cats:info(Table, size)),
     true = cats:insert(Table, [{{new, N}, N} || N <- lists:seq(1, 100)]),
     ?assertEqual(100, cats:info(Table, size)).
 

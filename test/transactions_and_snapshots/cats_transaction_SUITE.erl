@@ -797,7 +797,8 @@ hopeless(_Config) ->
     ?assertEqual({conflict, 10}, Run(#{retries => 9})),
     ?assertEqual({conflict, 300}, Run(#{retries => 299, timeout => infinity})),
     ?assertEqual({timeout, 1}, Run(#{timeout => 0})),
-    ?assertMatch({timeout, N} when N > 1, Run(#{retries => infinity, timeout => 50})),
+    %% Its time may be over in the first run of a machine that is busy.
+    cats_test_lib:eventually(fun() -> {timeout, N} = Run(#{retries => infinity, timeout => 50}), N > 1 end),
     ?assertEqual([], cats:lookup(Table, written)),
     ?assertEqual(none, cats_nif:transaction_preferred()),
     %% Who waits for another one ends in time, too.
@@ -809,7 +810,11 @@ hopeless(_Config) ->
                     cats_test_lib:in_process(fun() -> cats:update_counter(Table, key, 1, {key, 0}) end),
                     cats_transaction:read(Table, other)
             end,
-    ?assertEqual({aborted, {timeout, 10}}, cats_transaction:run(Reads, [], #{timeout => 200})),
+    cats_test_lib:eventually(fun() ->
+                                     {aborted, {timeout, N}} = cats_transaction:run(Reads, [], #{timeout => 200}),
+                                     ?assert(N =< 10),
+                                     N =:= 10
+                             end),
     exit(Pid, kill),
     receive {'DOWN', Monitor, _, _, _} -> ok end.
 

@@ -255,7 +255,7 @@ recordings_share(_Config) ->
 recorded_table_is_deleted(_Config) ->
     [begin
          Table = filled([Type], 1000),
-         {Caller, Monitor} = spawn_monitor(fun() -> cats:contention(Table, 100) end),
+         {Caller, Monitor} = spawn_monitor(fun Record() -> cats:contention(Table, 100), Record() end),
          cats_test_lib:eventually(fun() -> is_recorded(Table) end),
          Workers = busy(4, fun() -> catch cats:insert(Table, {1, self()}) end),
          cats:delete(Table),

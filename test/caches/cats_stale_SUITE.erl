@@ -53,7 +53,7 @@ slow() ->
     Test = self(),
     fun(Key) -> Test ! {runs, self()}, receive {go, Value} -> {Key, Value} end end.
 
-renewer() -> receive {runs, Pid} -> Pid after 5000 -> error(no_renewal) end.
+renewer() -> receive {runs, Pid} -> Pid after 60000 -> error(no_renewal) end.
 
 no_renewer() -> receive {runs, Pid} -> error({renews, Pid}) after 50 -> ok end.
 

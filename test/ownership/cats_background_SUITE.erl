@@ -56,7 +56,7 @@ heir_after_the_application(_Config) ->
          timer:sleep(100),
          End(),
          cats_test_lib:stop(Owner, kill),
-         receive {'ETS-TRANSFER', Table, Owner, data} -> ok after 3000 -> ct:fail(no_transfer) end,
+         receive {'ETS-TRANSFER', Table, Owner, data} -> ok after 60000 -> ct:fail(no_transfer) end,
          true = cats:delete(Table),
          _ = application:stop(cats)
      end || End <- endings()],
@@ -91,7 +91,7 @@ heir_gets_large_data(_Config) ->
     [begin
          {Owner, Table} = cats_test_lib:spawn_owner(fun() -> cats:new(t, [{heir, Self, Term}]) end),
          cats_test_lib:stop(Owner, kill),
-         receive {'ETS-TRANSFER', Table, Owner, Term} -> ok after 3000 -> ct:fail(no_transfer) end,
+         receive {'ETS-TRANSFER', Table, Owner, Term} -> ok after 60000 -> ct:fail(no_transfer) end,
          true = cats:delete(Table)
      end || Term <- [Data | Data]],
     ok.
@@ -102,7 +102,7 @@ heirs_of_many_tables(_Config) ->
     Owners = [cats_test_lib:spawn_owner(fun() -> [cats:new(t, [{heir, Self, N}]) || N <- lists:seq(1, 100)] end)
               || _ <- lists:seq(1, 100)],
     [exit(Owner, kill) || {Owner, _} <- Owners],
-    [receive {'ETS-TRANSFER', Table, Owner, _} -> true = cats:delete(Table) after 5000 -> ct:fail(no_transfer) end
+    [receive {'ETS-TRANSFER', Table, Owner, _} -> true = cats:delete(Table) after 60000 -> ct:fail(no_transfer) end
      || {Owner, Tables} <- Owners, Table <- Tables],
     ok.
 

@@ -285,7 +285,7 @@ heir_inherits(_Config) ->
          cats_test_lib:stop(Owner, Reason),
          receive
              {'ETS-TRANSFER', Table, Owner, {data, [Type]}} -> ok
-         after 5000 -> ct:fail(no_transfer)
+         after 60000 -> ct:fail(no_transfer)
          end,
          Heir = ?T:info(Table, owner),
          [{1, a}, {2, b}] = lists:sort(?T:tab2list(Table)),
@@ -303,7 +303,7 @@ heir_inherits_many(_Config) ->
         cats_test_lib:spawn_owner(fun() -> [?T:new(t, [{heir, Heir, N}]) || N <- lists:seq(1, 500)] end),
     cats_test_lib:stop(Owner, kill),
     [receive {'ETS-TRANSFER', T, Owner, N} -> Heir = ?T:info(T, owner), ?T:delete(T)
-     after 5000 -> ct:fail({no_transfer, N})
+     after 60000 -> ct:fail({no_transfer, N})
      end || {T, N} <- lists:zip(Tables, lists:seq(1, 500))],
     ok.
 
@@ -318,7 +318,7 @@ heir_owns_at_once(_Config) ->
                                                     end),
          cats_test_lib:stop(Owner, kill),
          ok = cats_test_lib:cause(fun() -> Use(Table) end),
-         receive {'ETS-TRANSFER', Table, Owner, data} -> ok after 5000 -> ct:fail(no_transfer) end,
+         receive {'ETS-TRANSFER', Table, Owner, data} -> ok after 60000 -> ct:fail(no_transfer) end,
          true = ?T:delete(Table)
      end || _ <- lists:seq(1, 20), {Access, Use} <- uses_of_an_owner()],
     ok.
@@ -382,7 +382,7 @@ heirs_die_in_a_row(_Config) ->
               end, Owner, lists:seq(1, 50)),
     true = cats_test_lib:run_in(Final, fun() -> ?T:setopts(Table, {heir, Last, at_last}) end),
     cats_test_lib:stop(Final, kill),
-    receive {'ETS-TRANSFER', Table, Final, at_last} -> ok after 5000 -> ct:fail(no_transfer) end,
+    receive {'ETS-TRANSFER', Table, Final, at_last} -> ok after 60000 -> ct:fail(no_transfer) end,
     true = ?T:delete(Table).
 
 give_away(_Config) ->
@@ -395,10 +395,10 @@ give_away(_Config) ->
          To = ?T:info(Table, owner),
          access = cats_test_lib:cause(fun() -> ?T:insert(Table, {2, b}) end),
          {'ETS-TRANSFER', Table, From, {gift, Type}} =
-             cats_test_lib:run_in(To, fun() -> receive Message -> Message after 5000 -> nothing end end),
+             cats_test_lib:run_in(To, fun() -> receive Message -> Message after 60000 -> nothing end end),
          true = cats_test_lib:run_in(To, fun() -> ?T:insert(Table, {2, b}) end),
          cats_test_lib:stop(To, kill),
-         receive {'ETS-TRANSFER', Table, To, back} -> ok after 5000 -> ct:fail(no_transfer) end,
+         receive {'ETS-TRANSFER', Table, To, back} -> ok after 60000 -> ct:fail(no_transfer) end,
          [{1, a}, {2, b}] = lists:sort(?T:tab2list(Table)),
          true = ?T:delete(Table)
      end || Type <- cats_test_lib:types(), Named <- [[], [named_table]]],

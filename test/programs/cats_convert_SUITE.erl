@@ -244,7 +244,7 @@ file_arguments(Config) ->
                       Caller = self(),
                       spawn_link(fun() ->
                                          Caller ! {private, cats_test_lib:new(Module, private, [private])},
-                                         timer:sleep(10000)
+                                         timer:sleep(infinity)
                                  end),
                       receive {private, Table} -> Module:tab2file(Table, File ++ ".private") end
               end,

@@ -175,7 +175,7 @@ exercise_mnesia(Directory) ->
                                             {bag, ram_copies, bag}, {copied, disc_copies, set},
                                             {disc, disc_only_copies, set}]],
     Tables = [set, ordered, bag, copied, disc],
-    ok = mnesia:wait_for_tables(Tables, 10000),
+    ok = mnesia:wait_for_tables(Tables, 60000),
     Done = [begin
                 Arguments = [lists:nth(rand:uniform(5), Tables), rand:uniform(30), rand:uniform(5)],
                 {Arguments, mnesia:transaction(transaction(rand:uniform(9), Arguments))}
@@ -185,7 +185,7 @@ exercise_mnesia(Directory) ->
     Contents = [lists:sort(mnesia:dirty_match_object({Table, '_', '_', '_'})) || Table <- Tables],
     Stored = [mnesia:dump_tables([set]), mnesia:backup(Directory ++ "/backup"),
               mnesia:change_table_copy_type(ordered, node(), disc_copies), mnesia:stop(), mnesia:start(),
-              mnesia:wait_for_tables(Tables, 10000)],
+              mnesia:wait_for_tables(Tables, 60000)],
     Restarted = [lists:sort(mnesia:dirty_match_object({Table, '_', '_', '_'})) || Table <- Tables],
     {atomic, Recreated} = mnesia:restore(Directory ++ "/backup", [{default_op, recreate_tables}]),
     Restored = [lists:sort(Recreated)

@@ -132,7 +132,7 @@ disc_results(Directory) ->
     [?assertEqual(10, mnesia:table_info(Table, size)) || Table <- Tables],
     stopped = mnesia:stop(),
     ok = mnesia:start(),
-    ok = mnesia:wait_for_tables(Tables, 10000),
+    ok = mnesia:wait_for_tables(Tables, 60000),
     {Changed, [{Table, mnesia:table_info(Table, size)} || Table <- Tables]}.
 
 %% In a transaction, an index meets each record once and as it is now, in tables and indices of all types.
@@ -187,7 +187,7 @@ exercise(Copies, Directory) ->
     Contents = contents([disc]),
     stopped = mnesia:stop(),
     ok = mnesia:start(),
-    ok = mnesia:wait_for_tables([set, disc], 10000),
+    ok = mnesia:wait_for_tables([set, disc], 60000),
     Restarted = {Contents =:= contents([disc]), contents([set])},
     stopped = mnesia:stop(),
     {Named, Steps ++ Results ++ [Restarted]}.

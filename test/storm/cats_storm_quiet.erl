@@ -7,7 +7,7 @@
 
 -export([check/0, check_gone/1, account/0]).
 
--define(TRIES, 200).
+-define(TRIES, 3000).
 
 %% So many looks, each after 10 milliseconds, find nothing freed when nothing is freed any more.
 -define(STILL, 3000).

@@ -128,9 +128,9 @@ down(Reason) ->
     {Pid, Monitor} = spawn_monitor(fun() -> exit(Reason) end),
     receive {'DOWN', Monitor, _, _, _} -> Pid end.
 
-%% @doc Waits until the function returns true, 10 seconds at most.
+%% @doc Waits until the function returns true, for a minute or longer.
 -spec eventually(fun(() -> boolean())) -> true.
-eventually(Condition) -> eventually(Condition, 10000).
+eventually(Condition) -> eventually(Condition, 60000).
 
 -spec eventually(fun(() -> boolean()), Milliseconds :: integer()) -> true.
 eventually(Condition, Milliseconds) ->

@@ -126,27 +126,46 @@ growth(_Config) ->
       fun() ->
               [Grows, Shrinks, Stays] = [cats:new(Name, [public]) || Name <- [grows, shrinks, stays]],
               [cats:insert(Table, [{N} || N <- lists:seq(1, 100)]) || Table <- [Grows, Shrinks, Stays]],
-              Owner = self(),
               Change = fun() ->
-                               timer:sleep(200),
                                cats:insert(Grows, [{N} || N <- lists:seq(101, 300)]),
                                cats:delete_all_objects(Shrinks),
                                New = cats:new(new, []),
                                cats:insert(New, [{N} || N <- lists:seq(1, 50)]),
-                               Owner ! {new, New},
-                               receive stop -> ok end
+                               New
                        end,
-              Pid = spawn_link(Change),
-              Rows = cats_observer:growth(1000, #{sort => size}),
-              New = receive {new, Made} -> Made end,
+              {Rows, New} = growth_meanwhile(Change),
               ?assertMatch([{Grows, 200, 300}, {New, 50, 50}],
                            [{Id, Growth, Size} || #{id := Id, growth := Growth, size := Size} <- Rows,
                                                   lists:member(Id, [Grows, Shrinks, Stays, New])]),
-              Pid ! stop,
-              cats_test_lib:eventually(fun() -> cats:info(New, id) =:= undefined end),
+              cats:delete(New),
               ?assertEqual([], [Row || #{id := Id} = Row <- cats_observer:growth(1),
                                        lists:member(Id, [Grows, Shrinks, Stays])])
       end).
+
+%% What has grown while this function ran, and its result. It runs while the process that asks waits, however long that
+%% takes.
+growth_meanwhile(Change) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> exit({rows, cats_observer:growth(1000, #{sort => size})}) end),
+    Changed = [Change() || is_suspended_while_it_waits(Pid)],
+    _ = [erlang:resume_process(Pid) || Changed =/= []],
+    receive
+        {'DOWN', Monitor, process, Pid, {rows, Rows}} when Changed =/= [] -> {Rows, hd(Changed)};
+        {'DOWN', Monitor, process, Pid, {rows, _}} -> growth_meanwhile(Change)
+    end.
+
+%% False if it has ended before.
+is_suspended_while_it_waits(Pid) ->
+    try erlang:suspend_process(Pid) of
+        true ->
+            process_info(Pid, current_function) =:= {current_function, {timer, sleep, 1}} orelse
+                begin
+                    erlang:resume_process(Pid),
+                    erlang:yield(),
+                    is_suspended_while_it_waits(Pid)
+                end
+    catch
+        error:badarg -> false
+    end.
 
 %% Tables are made and deleted, and names change their tables, while rows are read.
 tables_that_come_and_go(_Config) ->

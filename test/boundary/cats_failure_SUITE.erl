@@ -16,7 +16,7 @@ all() ->
      objects_like_failures, deletions_without_memory].
 
 suite() ->
-    [{timetrap, {minutes, 1}}].
+    [{timetrap, {minutes, 10}}].
 
 init_per_testcase(_Case, Config) ->
     _ = application:stop(cats),

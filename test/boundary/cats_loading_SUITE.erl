@@ -7,7 +7,7 @@
 
 -include_lib("stdlib/include/assert.hrl").
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [broken_files, every_function_says_why, a_module_in_use_stays, file_deleted_after_loading, other_version,
           memory_after_loading, embedded_mode, settings, busy_processes, no_pages].

@@ -60,7 +60,7 @@
 
 -include_lib("common_test/include/ct.hrl").
 
-suite() -> [{timetrap, {minutes, 10}}].
+suite() -> [{timetrap, {minutes, 30}}].
 
 all() ->
     [

@@ -10,7 +10,7 @@
          tables_are_apart/1, rights/1, counted_once/1, explanations/1, no_room_for_a_flight/1]).
 -export([fetch_without_room/0]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [hits_and_misses, many_processes_make_one_object, the_function_runs_once, a_crash_wakes_the_next,

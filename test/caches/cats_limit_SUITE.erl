@@ -8,7 +8,7 @@
          snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1, refused_lists/1,
          emptied_bytes/1, fleeting/1, long_lists/1, any_size/1, any_size_together/1]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room,

@@ -6,7 +6,7 @@
          a_dead_process/1, not_told/1, owners/1, replaced_contents/1, renewed/1, names/1, each_once/1,
          memory/1, info/1, explanations/1]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [expired, evicted, what_is_asked_for, one_message, interval, batches, a_slow_process, a_dead_process, not_told,

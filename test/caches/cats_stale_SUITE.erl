@@ -10,7 +10,7 @@
          one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
          order_statistics/1, kept_as_long_as_asked/1, memory_comes_back/1, snapshots/1, counted/1, explanations/1]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal,

@@ -7,7 +7,7 @@
 
 all() -> [candidates, every_operation, shapes, keys, refusals].
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 %% Every engine of every requested type is there, beside ets. The best one comes first.
 candidates(_Config) ->

@@ -9,7 +9,7 @@
          recording_a_table_without_contents/1, every_call_of_a_recorded_table/1, page/1,
          memory/1, no_scheduler_is_held/1]).
 
-suite() -> [{timetrap, {minutes, 4}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [quiet_tree, quiet_hash_table, keys_are_in_their_strips, samples, other_engines, private_tables, bad_arguments,

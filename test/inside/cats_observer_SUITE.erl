@@ -8,7 +8,7 @@
          memory_of_the_vm/1]).
 -export([leave_tables/1, printed/1, seen_by_backend/0, rises/0]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [list_on_the_terminal, rows, rows_of_observer, order_and_limit, bad_arguments, growth, tables_that_come_and_go,

@@ -5,7 +5,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([probes_of_the_guide/1, probes_of_the_scripts/1, traps_are_on_nops/1]).
 
-suite() -> [{timetrap, {minutes, 1}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [probes_of_the_guide, probes_of_the_scripts, traps_are_on_nops].
 

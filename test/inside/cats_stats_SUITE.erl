@@ -9,7 +9,7 @@
          top_of_another_node/1, memory/1]).
 -export([contend/1]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [operations, operations_by_name, operations_of_the_owner, operations_of_many_processes, transactions,

@@ -7,7 +7,7 @@
          chosen_tables/1, chosen_events/1, open_call/1, names/1, files/1, bad_options/1, many_events/1,
          names_of_busy_processes/1]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [tables_and_calls, waits, convoy, adaptations_and_memory, lost, schedulers_and_monitor, monitor_of_others,

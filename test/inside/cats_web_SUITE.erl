@@ -7,7 +7,7 @@
          names_of_the_host/1, bad_options/1, only_reads/1, odd_requests/1, connections/1,
          slow_clients/1, many_tables/1, stopped/1]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [page, node, tables, table, json, metrics, metrics_of_odd_names, dashboard, token, names_of_the_host, bad_options,

@@ -8,7 +8,7 @@
          failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, calls/1,
          programs/1, demo/1]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [compiled_without_warnings, declared, listed, measured, rounds_alternate, failures_are_records,

@@ -8,7 +8,7 @@
 -export([fetched/1, cached/1, configured/1, secure/1, proxied/1, not_fetched/1, not_verified/1, no_artifact/1, given/1,
          built/1, not_built/1, complete/1, targets/1, rebar3/1, mix/1]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [fetched, cached, configured, secure, proxied, not_fetched, not_verified, no_artifact, given, built, not_built,

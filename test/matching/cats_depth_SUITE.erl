@@ -9,7 +9,7 @@
 
 -define(DEPTHS, [1, 10, 62, 63, 64, 65, 66, 67, 100, 1000, 50000]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [conditions, conditions_of_one_level, bodies, constants, heads, parts_of_objects, keys, ranges_of_keys,

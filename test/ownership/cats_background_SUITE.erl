@@ -9,7 +9,7 @@
          another_library_at_a_second_path/1, another_library_after_a_purge/1, library_gone_from_the_first_path/1]).
 -export([use_tables/0, log/2]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [heir_after_the_application, memory_after_the_application, heir_gets_large_data, heirs_of_many_tables,

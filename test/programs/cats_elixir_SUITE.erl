@@ -4,7 +4,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([tables/1, caches/1, limits/1, dashboard/1]).
 
-suite() -> [{timetrap, {minutes, 3}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [tables, caches, limits, dashboard].
 

@@ -6,7 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([erlang/1, elixir/1, bank/1, backup/1, leaderboard/1, problems/1]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [erlang, elixir, bank, backup, leaderboard, problems].
 

@@ -8,7 +8,7 @@
 -export([recompiled/1, tables_in_ets/1, cats_copies/1, options/1, owner/1, index_reads/1, changed_to_disc/1]).
 -export([exercise/2, stores/0, option_results/0, owner_results/0, index_read_results/0, disc_results/1]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [recompiled, tables_in_ets, cats_copies, options, owner, index_reads, changed_to_disc].
 

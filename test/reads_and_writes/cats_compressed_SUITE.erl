@@ -8,7 +8,7 @@
 -export([random_operations/1, elements_of_all_shapes/1, memory_is_saved/1, memory_is_given_back/1, changes_are_whole/1,
          large_elements/1, copies/1]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [random_operations, elements_of_all_shapes, memory_is_saved, memory_is_given_back,

@@ -11,7 +11,7 @@
 
 -define(T, (cats_test_lib:tables())).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [updates_add_up, conflicts, killed_updaters_do_all_or_nothing, fast_and_slow_updaters, one_replace_wins,

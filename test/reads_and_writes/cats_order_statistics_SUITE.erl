@@ -8,7 +8,7 @@
 
 -define(T, (cats_test_lib:tables())).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [like_a_sorted_list, large_tables, slots, open_bounds, equal_numbers, pages, large_objects, stable_below_a_writer,

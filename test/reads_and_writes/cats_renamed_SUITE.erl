@@ -6,7 +6,7 @@
 -export([keys_stay_in_order/1, keys_that_change_their_order/1]).
 -export([stay_in_order/0, change_their_order/0]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() -> [keys_stay_in_order, keys_that_change_their_order].
 

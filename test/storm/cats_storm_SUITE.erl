@@ -10,7 +10,7 @@
 -define(SEED, 1).
 -define(OPERATIONS, 1500000).
 
-suite() -> [{timetrap, {minutes, 20}}].
+suite() -> [{timetrap, {minutes, 30}}].
 
 all() -> [storm].
 

@@ -11,7 +11,7 @@
          large_entries/1, taker_dies/1, bank/1, mirrored/1, counters/1, exact_size/1, emptied_meanwhile/1,
          waits_for_writers/1, not_mixed/1]).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     %% The first one measures the memory of all tables.

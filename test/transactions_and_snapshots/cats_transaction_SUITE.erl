@@ -18,7 +18,7 @@
 %% A table of which transactions read much.
 -define(FILLER, cats_transaction_SUITE).
 
-suite() -> [{timetrap, {minutes, 5}}].
+suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys,

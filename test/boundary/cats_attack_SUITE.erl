@@ -22,7 +22,7 @@ end_per_suite(_Config) -> ok.
 
 %% Runs a function of this module in a VM of its own, which may end.
 in_peer(Function, Arguments) ->
-    {ok, Peer, _Node} = peer:start(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
+    Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
     try
         peer:call(Peer, ?MODULE, Function, Arguments, 300000)
     after

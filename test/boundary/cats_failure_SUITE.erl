@@ -352,9 +352,9 @@ mailbox(_Config) ->
 %% What a call does about the causes with which its native function fails one after the other. In another VM, with
 %% native functions made up for it.
 retries(_Config) ->
-    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
-    {module, cats_nif} = peer:call(Peer, code, load_binary, [cats_nif, "made_up", made_up_nif()]),
-    Lookup = fun(Causes) -> peer:call(Peer, ?MODULE, lookup_with_causes, [Causes]) end,
+    Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
+    {module, cats_nif} = peer:call(Peer, code, load_binary, [cats_nif, "made_up", made_up_nif()], infinity),
+    Lookup = fun(Causes) -> peer:call(Peer, ?MODULE, lookup_with_causes, [Causes], infinity) end,
     ?assertEqual(plain, Lookup([])),
     ?assertEqual(plain, Lookup(lists:duplicate(100, busy))),
     ?assertEqual({dirty, lookup, [t, k]}, Lookup([busy, dirty])),

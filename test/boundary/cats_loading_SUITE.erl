@@ -29,14 +29,13 @@ init_per_testcase(Case, Config) ->
 end_per_testcase(_Case, Config) -> peer:stop(proplists:get_value(peer, Config)).
 
 start_peer(Home, Arguments) ->
-    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io,
-                                          args => ["-pa", filename:join(Home, "ebin") | Arguments]}),
+    Peer = cats_test_lib:start_peer(["-pa", filename:join(Home, "ebin") | Arguments]),
     %% A module that is refused leaves a report.
-    ok = peer:call(Peer, logger, set_primary_config, [level, none]),
+    ok = peer:call(Peer, logger, set_primary_config, [level, none], infinity),
     Peer.
 
 call(Config, Module, Function, Arguments) ->
-    peer:call(proplists:get_value(peer, Config), Module, Function, Arguments, 60000).
+    peer:call(proplists:get_value(peer, Config), Module, Function, Arguments, infinity).
 
 %% The error of a call, with the first frame of its stack.
 failure(Config, Function, Arguments) ->
@@ -225,7 +224,7 @@ boot_file(Home) ->
 settings(Config) ->
     [begin
          Peer = start_peer(proplists:get_value(home, Config), ["-cats", atom_to_list(Name), Value]),
-         ?assertError({bad_setting, cats, {Name, _}}, peer:call(Peer, cats, new, [table, []])),
+         ?assertError({bad_setting, cats, {Name, _}}, peer:call(Peer, cats, new, [table, []], infinity)),
          peer:stop(Peer)
      end || {Name, Value} <- [{vm_terms, "elsewhere"}, {reader_groups, "0"}, {registry, "open"}]],
     ok = call(Config, application, set_env, [[{cats, [{vm_terms, erl_nif}]}]]),

@@ -175,8 +175,7 @@ ask(Pid) ->
 %% of its own, after as many of them: by then the VM and the library have taken what they take once.
 memory_of_small_tables(_Config) ->
     [begin
-         {ok, Peer, _Node} =
-             peer:start_link(#{connection => standard_io, args => ["+S", "1", "-pa" | code:get_path()]}),
+         Peer = cats_test_lib:start_peer(["+S", "1", "-pa" | code:get_path()]),
          {Resident, Told, OfOne} = peer:call(Peer, ?MODULE, many_tables, [Number, Options, Objects], 120000),
          ct:pal("~p with ~b objects: resident ~b, memory/0 ~b, info/2 ~b bytes a table",
                 [Options, Objects, Resident div Number, Told div Number, OfOne]),

@@ -124,9 +124,7 @@ start(Config, Setting) ->
              opt -> [];
              Type -> ["-emu_type", atom_to_list(Type)]
          end,
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
-                                      args => VM ++ Setting ++ lists:append([["-pa", Path] || Path <- Paths])}),
-    Peer.
+    cats_test_lib:start_peer(VM ++ Setting ++ lists:append([["-pa", Path] || Path <- Paths])).
 
 end_per_testcase(_Case, Config) -> peer:stop(?config(peer, Config)).
 

@@ -202,14 +202,14 @@ many_tables(_Config) ->
 %% One node reads the tables of another, and prints them.
 another_node(_Config) ->
     [{Peer, Node}, {OtherPeer, Other}] = Peers = [peer(), peer()],
-    ok = peer:call(OtherPeer, ?MODULE, leave_tables, [[{small, 10}, {large, 1000}, {middle, 100}]]),
+    ok = peer:call(OtherPeer, ?MODULE, leave_tables, [[{small, 10}, {large, 1000}, {middle, 100}]], infinity),
     ?assertMatch([#{name := large, size := 1000, owner := Owner}, #{name := middle}] when node(Owner) =:= Other,
-                 peer:call(Peer, cats_observer, tables, [Other, #{sort => size, limit => 2}])),
-    ?assertEqual([], peer:call(Peer, cats_observer, tables, [Node, #{}])),
-    Printed = peer:call(Peer, ?MODULE, printed, [Other]),
+                 peer:call(Peer, cats_observer, tables, [Other, #{sort => size, limit => 2}], infinity)),
+    ?assertEqual([], peer:call(Peer, cats_observer, tables, [Node, #{}], infinity)),
+    Printed = peer:call(Peer, ?MODULE, printed, [Other], infinity),
     ?assertMatch([_Head, _Line, _, _, _], string:lexemes(Printed, "\n")),
     [?assertNotEqual(nomatch, string:find(Printed, Name)) || Name <- ["small", "middle", "large"]],
-    ?assertError({erpc, noconnection}, peer:call(Peer, cats_observer, tables, [nobody@localhost, #{}])),
+    ?assertError({erpc, noconnection}, peer:call(Peer, cats_observer, tables, [nobody@localhost, #{}], infinity)),
     [peer:stop(P) || {P, _} <- Peers].
 
 %% @doc In another VM: makes tables with so many objects, and leaves them to a process.
@@ -227,14 +227,13 @@ peer() ->
     peer("-sname " ++ Name).
 
 peer(Arguments) ->
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
-                                      args => string:lexemes(Arguments, " ") ++ ["-pa" | code:get_path()]}),
-    {Peer, peer:call(Peer, erlang, node, [])}.
+    Peer = cats_test_lib:start_peer(string:lexemes(Arguments, " ") ++ ["-pa" | code:get_path()]),
+    {Peer, peer:call(Peer, erlang, node, [], infinity)}.
 
 %% The guide tells how the window of observer lists tables of cats.
 observer_backend_with_the_transform(_Config) ->
     {Peer, _} = peer(""),
-    ?assertEqual(#{tables => [seen], objects => [[{1, a}]]}, peer:call(Peer, ?MODULE, seen_by_backend, [])),
+    ?assertEqual(#{tables => [seen], objects => [[{1, a}]]}, peer:call(Peer, ?MODULE, seen_by_backend, [], infinity)),
     peer:stop(Peer).
 
 %% @doc In a VM of its own.
@@ -253,7 +252,7 @@ seen_by_backend() ->
 %% The VM counts the memory of tables as its own, and as much of it as the system has given.
 memory_of_the_vm(_Config) ->
     {Peer, _} = peer("+S 1"),
-    {Resident, System, Tables} = peer:call(Peer, ?MODULE, rises, [], 60000),
+    {Resident, System, Tables} = peer:call(Peer, ?MODULE, rises, [], infinity),
     ct:pal("resident size ~b, erlang:memory(system) ~b, cats:memory() ~b", [Resident, System, Tables]),
     ?assert(abs(System - Resident) * 10 < Resident),
     ?assert(Tables < System),

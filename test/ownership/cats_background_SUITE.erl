@@ -144,15 +144,15 @@ idle_vm_sleeps(_Config) ->
             [Without, With] =
                 cats_test_lib:together([fun() -> wakeups(Use) end
                                         || Use <- [fun(_Peer) -> ok end,
-                                                   fun(Peer) -> peer:call(Peer, ?MODULE, use_tables, [], 60000) end]]),
+                                                   fun(P) -> peer:call(P, ?MODULE, use_tables, [], infinity) end]]),
             ct:pal("wakeups in 3 s: without cats ~p, with cats ~p", [Without, With]),
             ?assert(With =< Without + 1, {Without, With})
     end.
 
 wakeups(Use) ->
-    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
+    Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
     Use(Peer),
-    Pid = peer:call(Peer, os, getpid, []),
+    Pid = peer:call(Peer, os, getpid, [], infinity),
     timer:sleep(6000),
     Count = lists:min([begin
                            Before = switches(Pid),
@@ -206,9 +206,8 @@ with_copies(Config, Change, Do) ->
                        || Name <- ["first", "second"]],
     [copy(Home, Directory) || Directory <- [First, Second]],
     Change(filename:join(Second, "priv/cats_nif.so")),
-    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa", filename:join(First, "ebin"),
-                                               filename:dirname(code:which(?MODULE))]}),
-    Call = fun(Module, Function, Arguments) -> peer:call(Peer, Module, Function, Arguments) end,
+    Peer = cats_test_lib:start_peer(["-pa", filename:join(First, "ebin"), filename:dirname(code:which(?MODULE))]),
+    Call = fun(Module, Function, Arguments) -> peer:call(Peer, Module, Function, Arguments, infinity) end,
     try Do(Call, First, Second)
     after peer:stop(Peer)
     end.

@@ -46,11 +46,11 @@ same(Modules, Path, Exercise, Argument) ->
     ?assert(length(Expected) > 10).
 
 run(Modules, Path, Transform, Exercise, Argument) ->
-    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
+    Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
     try
-        true = peer:call(Peer, code, add_pathsa, [Path]) =:= ok,
+        true = peer:call(Peer, code, add_pathsa, [Path], infinity) =:= ok,
         [load(Peer, Module, Path, Transform) || Module <- Modules],
-        peer:call(Peer, ?MODULE, Exercise, [Argument], 60000)
+        peer:call(Peer, ?MODULE, Exercise, [Argument], infinity)
     after
         peer:stop(Peer)
     end.
@@ -68,8 +68,8 @@ load(Peer, Module, Path, Transform) ->
                 false -> Forms
             end,
     {ok, Module, Binary} = compile:forms(Final, [nowarn_deprecated_catch]),
-    _ = peer:call(Peer, code, unstick_mod, [Module]),
-    {module, Module} = peer:call(Peer, code, load_binary, [Module, Beam, Binary]).
+    _ = peer:call(Peer, code, unstick_mod, [Module], infinity),
+    {module, Module} = peer:call(Peer, code, load_binary, [Module, Beam, Binary], infinity).
 
 %% The results, and the number of tables of cats at the end.
 report(Results) ->

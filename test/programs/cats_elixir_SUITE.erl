@@ -94,7 +94,7 @@ own = fn value -> Colours.put(:nothing, make_ref()); {value, value} end
 :ok = Colours.put(:nothing, 0)
 1..8
 |> Enum.map(fn _ -> Task.async(fn -> for _ <- 1..100, do: Colours.update(:visits, 0, &(&1 + 1)) end) end)
-|> Enum.each(&Task.await/1)
+|> Enum.each(&Task.await(&1, :infinity))
 802 = Colours.get(:visits)
 true = Enum.sort(Colours.stream()) == [grass: \"green\", nothing: 0, sky: \"blue\", visits: 802]
 :ok = Colours.put_all(for n <- 1..1000, do: {n, n})

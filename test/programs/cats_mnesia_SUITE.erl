@@ -59,8 +59,8 @@ run(Copies, Kind, Config) ->
 in_node(Kind, Function, Arguments, Config) ->
     Path = [proplists:get_value(recompiled, Config) || Kind =:= recompiled]
         ++ [filename:dirname(code:which(Module)) || Module <- [cats, ?MODULE]],
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["-pa" | Path]}),
-    try peer:call(Peer, ?MODULE, Function, Arguments, 60000) after peer:stop(Peer) end.
+    Peer = cats_test_lib:start_peer(["-pa" | Path]),
+    try peer:call(Peer, ?MODULE, Function, Arguments, infinity) after peer:stop(Peer) end.
 
 %% How many tables of a transaction and of one within it are in cats.
 stores() ->

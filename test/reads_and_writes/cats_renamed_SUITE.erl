@@ -12,16 +12,16 @@ all() -> [keys_stay_in_order, keys_that_change_their_order].
 
 init_per_suite(Config) ->
     %% A node that has a name from its start sees to it that epmd runs.
-    {ok, Named, _Node} = peer:start(#{name => peer:random_name(), connection => standard_io}),
+    {ok, Named, _Node} = peer:start(#{name => peer:random_name(), connection => standard_io, wait_boot => infinity}),
     ok = peer:stop(Named),
     cats_test_lib:start(Config).
 
 end_per_suite(_Config) -> ok.
 
 in_peer(Function) ->
-    {ok, Peer, _Node} = peer:start(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
+    Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
     try
-        {ok, _} = peer:call(Peer, application, ensure_all_started, [cats]),
+        {ok, _} = peer:call(Peer, application, ensure_all_started, [cats], infinity),
         peer:call(Peer, ?MODULE, Function, [], 240000)
     after
         peer:stop(Peer)

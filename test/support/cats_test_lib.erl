@@ -3,7 +3,7 @@
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
          with_memory/1, types/0, types/1, policies/0, spawn_owner/1, run/2, run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, clock/0, flights/0, together/1, repeat_for/2, all_objects/2,
-         cause/1, with_input/2, one_of/1, in_small_vm/2, fill_processes/0]).
+         cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2, fill_processes/0]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -234,17 +234,23 @@ remarks(Function, Arguments) ->
             maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(Reason, Stack))
     end.
 
+%% @doc Starts a VM with these arguments, however long that takes. It ends with the caller.
+-spec start_peer([string()]) -> pid().
+start_peer(Arguments) ->
+    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, wait_boot => infinity, args => Arguments}),
+    Peer.
+
 %% @doc Calls the function, which has no arguments, in a VM that has room for few processes.
 -spec in_small_vm(module(), Function :: atom()) -> ok.
 in_small_vm(Module, Function) ->
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["+P", "1024", "-pa" | code:get_path()]}),
-    {ok, _} = peer:call(Peer, application, ensure_all_started, [cats]),
+    Peer = start_peer(["+P", "1024", "-pa" | code:get_path()]),
+    {ok, _} = peer:call(Peer, application, ensure_all_started, [cats], infinity),
     %% To load one later takes processes.
-    {ok, Modules} = peer:call(Peer, application, get_key, [cats, modules]),
-    ok = peer:call(Peer, code, ensure_modules_loaded, [[Module | Modules]]),
+    {ok, Modules} = peer:call(Peer, application, get_key, [cats, modules], infinity),
+    ok = peer:call(Peer, code, ensure_modules_loaded, [[Module | Modules]], infinity),
     %% The VM tells of each process for which it has no room.
-    ok = peer:call(Peer, logger, set_primary_config, [level, none]),
-    ok = peer:call(Peer, Module, Function, [], 60_000),
+    ok = peer:call(Peer, logger, set_primary_config, [level, none], infinity),
+    ok = peer:call(Peer, Module, Function, [], infinity),
     peer:stop(Peer).
 
 %% @doc Processes that leave no room for another one.

@@ -55,12 +55,13 @@ test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-sync --test models --test lock_models \
 	    --test linear_hash_model --test hazard_model --test instant_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-engine --test skip_list_model \
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-papers --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
 test-schedules: deps-test ## models of whole engines under random schedules, with shuttle
 	cd native && RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle sh -c '\
-	    cargo test --locked -p cats-engine --lib models && cargo test --locked -p cats-engine --test linear_hash_shuttle'
+	    cargo test --locked -p cats-engine -p cats-papers --lib models && \
+	    cargo test --locked -p cats-papers --test linear_hash_shuttle'
 
 test-erlang: deps-test build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang

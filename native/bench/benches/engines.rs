@@ -5,15 +5,15 @@
 //! `make bench-native`: some 8 minutes; with `QUICK=1` some 2, on fewer keys. `FILTER=text` measures the rows whose name has it.
 
 use cats_bench::immediates::Immediates;
-use cats_engine::avl::Avl;
 use cats_engine::ca::Ca;
-use cats_engine::ca_tree::{CaAvl, CaTreap};
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName};
 use cats_engine::hash::Hash;
-use cats_engine::linear_hash::LinearHash;
-use cats_engine::skip_list::SkipList;
-use cats_engine::std_hash::StdHash;
 use cats_engine::{mix, Detached, Engine, Entry, Step};
+use cats_papers::avl::Avl;
+use cats_papers::ca_tree::{CaAvl, CaTreap};
+use cats_papers::linear_hash::LinearHash;
+use cats_papers::skip_list::SkipList;
+use cats_papers::std_hash::StdHash;
 use cats_sync::epoch;
 use criterion::{BenchmarkId, Criterion};
 use parking_lot::RwLock;

@@ -9,13 +9,13 @@
 //! `cargo run --release -p cats-bench --example many_cores [ROUNDS] > costs.jsonl`
 
 use cats_bench::immediates::Immediates;
-use cats_engine::avl::Avl;
 use cats_engine::ca::Ca;
-use cats_engine::ca_tree::CaAvl;
 use cats_engine::config::{BucketLocks, Config, READER_GROUPS};
 use cats_engine::hash::Hash;
-use cats_engine::linear_hash::LinearHash;
 use cats_engine::{mix, Busy, Engine, Entry, Step};
+use cats_papers::avl::Avl;
+use cats_papers::ca_tree::CaAvl;
+use cats_papers::linear_hash::LinearHash;
 use cats_sync::backoff;
 use cats_sync::bucket_lock::BucketLock;
 use cats_sync::epoch;

@@ -26,7 +26,7 @@ const OWNERS: [(&str, &str); 23] = [
     ("/ca/", "leaf"),
     ("/ca_tree/", "base node"),
     ("/sequential/", "node of the tree"),
-    ("/structures/avl.rs", "table lock"),
+    ("/papers/src/avl.rs", "table lock"),
     ("table/src/registry/", "registry"),
     ("/in_place.rs", "object changed in place"),
     ("/object/group/", "group of a bag"),

@@ -7,17 +7,18 @@
 pub mod config;
 mod shared;
 mod structures;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
 
 pub use cats_sync::Busy;
 pub use cats_term::{hash_of, mix};
+pub use shared::linear;
 pub use shared::mark::{HeldPlace, Mark};
 pub use shared::trail::{Origin, Trail};
-pub use structures::{avl, ca, ca_tree, hash, linear_hash, skip_list, std_hash};
+pub use structures::{ca, hash};
 
 /// What an engine stores for a key.
 ///
@@ -64,7 +65,7 @@ impl<'a, P> Range<'a, P> {
     ///
     /// # Safety
     /// As for [`OrderedSchema::compare`].
-    unsafe fn has<S: OrderedSchema<Probe = P>>(&self, schema: &S, entry: Entry) -> bool {
+    pub unsafe fn has<S: OrderedSchema<Probe = P>>(&self, schema: &S, entry: Entry) -> bool {
         self.to.is_none_or(|to| {
             // SAFETY: as the caller promises.
             let order = unsafe { schema.compare(to, entry) };

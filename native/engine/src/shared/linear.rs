@@ -16,12 +16,12 @@ use crate::{hash_of, Cursor, Entry, Numbered, Schema};
 use std::cmp::Ordering;
 
 /// A scan counts at least one place for every so many items that it shows. So a step stays short where a place shows many.
-pub(crate) const EACH: usize = 8;
+pub const EACH: usize = 8;
 
 /// The number of buckets in use, with the integer part of its binary logarithm. One word holds both, so a reader always
 /// sees a matching pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size(pub usize);
+pub struct Size(pub usize);
 
 impl Size {
     pub fn new(buckets: usize) -> Self {
@@ -60,8 +60,8 @@ impl Size {
 /// The position of a scan. All entries before it have been met.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Position {
-    pub(crate) at: u64,
-    pub(crate) end: bool,
+    pub at: u64,
+    pub end: bool,
 }
 
 impl Cursor for Position {}
@@ -88,19 +88,19 @@ pub fn position(hash: u64) -> u64 {
 
 /// The least hash at a position.
 #[inline]
-pub(crate) fn hash_at(position: u64) -> u64 {
+pub fn hash_at(position: u64) -> u64 {
     position.reverse_bits() << 2
 }
 
 /// Whether a hash comes before another in traversal order. The lowest bit in which they differ decides.
 #[inline]
-pub(crate) fn precedes(hash: u64, other: u64) -> bool {
+pub fn precedes(hash: u64, other: u64) -> bool {
     let differ = hash ^ other;
     other & differ & differ.wrapping_neg() != 0
 }
 
 /// The first position behind the interval of the bucket that holds `at`. `None` if it is the last bucket.
-pub(crate) fn behind(at: u64, depth: u32) -> Option<u64> {
+pub fn behind(at: u64, depth: u32) -> Option<u64> {
     if depth == 0 {
         return None;
     }
@@ -109,7 +109,7 @@ pub(crate) fn behind(at: u64, depth: u32) -> Option<u64> {
 }
 
 /// Where a step begins.
-pub(crate) enum Place<'a, S: Schema> {
+pub enum Place<'a, S: Schema> {
     Start,
     /// Behind a key, which need not be present.
     Key(&'a S::Probe),
@@ -132,7 +132,7 @@ impl<'a, S: Schema> Place<'a, S> {
 }
 
 /// Collects the first entries behind a place in traversal order, at most [`RUN`], among those that are offered.
-pub(crate) struct First<'a, S: Schema> {
+pub struct First<'a, S: Schema> {
     schema: &'a S,
     after: Place<'a, S>,
     /// The hash of the place.

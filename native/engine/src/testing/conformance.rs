@@ -1077,6 +1077,8 @@ pub fn many_keys_change_at_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
 }
 
 /// The tests of any engine, one `#[test]` each.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! suite {
     ($make:expr) => {
         $crate::testing::conformance::tests!(
@@ -1102,6 +1104,8 @@ macro_rules! suite {
 }
 
 /// The further tests of an ordered engine.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! ordered_suite {
     ($make:expr) => {
         $crate::testing::conformance::tests!($make, ordered_model, walk_model);
@@ -1114,6 +1118,8 @@ macro_rules! ordered_suite {
     };
 }
 
+#[doc(hidden)]
+#[macro_export]
 macro_rules! tests {
     ($make:expr, $($test:ident),*) => {
         $(
@@ -1125,4 +1131,4 @@ macro_rules! tests {
     };
 }
 
-pub(crate) use {ordered_suite, suite, tests};
+pub use crate::{ordered_suite, suite, tests};

@@ -1,4 +1,4 @@
-//! Tests that every structure has to pass.
+//! Tests that every structure has to pass. Other crates with structures use them by the feature `testing`.
 
 pub mod conformance;
 pub mod histories;

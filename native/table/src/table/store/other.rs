@@ -45,12 +45,12 @@ macro_rules! others {
 }
 
 others! {
-    Avl => ordered cats_engine::avl::Avl,
-    CaAvl => ordered cats_engine::ca_tree::CaAvl,
-    CaTreap => ordered cats_engine::ca_tree::CaTreap,
-    LinearHash => unordered cats_engine::linear_hash::LinearHash,
-    SkipList => ordered cats_engine::skip_list::SkipList,
-    StdHash => unordered cats_engine::std_hash::StdHash,
+    Avl => ordered cats_papers::avl::Avl,
+    CaAvl => ordered cats_papers::ca_tree::CaAvl,
+    CaTreap => ordered cats_papers::ca_tree::CaTreap,
+    LinearHash => unordered cats_papers::linear_hash::LinearHash,
+    SkipList => ordered cats_papers::skip_list::SkipList,
+    StdHash => unordered cats_papers::std_hash::StdHash,
 }
 
 pub type Look<'a> = &'a mut dyn FnMut(Option<Entry>);

@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-floors lint-erlang lint-pages shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-small test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-floors lint-erlang lint-pages shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -75,6 +75,9 @@ test-measures: deps-test build ## those of the Erlang tests that measure time or
 test-portable: deps-test build ## tests without any fast path that assumes a processor or a system (SUITE="name ...": these Erlang suites)
 	@scripts/test-portable
 
+test-small: deps-test build ## tests of a build without the engines that exist for comparison (SUITE="name ...": these Erlang suites)
+	@scripts/test-small
+
 test-debug: deps-test build ## the Erlang suites on OTP's debug emulator (OTP=/path/to/source; SUITE="name ...": these)
 	@scripts/test-debug
 
@@ -116,7 +119,7 @@ check: deps-test ## what takes long: histories by the thousand, models, other ta
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
 	@$(MAKE) cluster
-	@$(MAKE) test-conflicts test-portable test-targets test-aarch64
+	@$(MAKE) test-conflicts test-portable test-small test-targets test-aarch64
 	@$(MAKE) sanitize
 	@SECONDS=3600 scripts/sanitize storm
 	@$(MAKE) test-docs test-page

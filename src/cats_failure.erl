@@ -264,6 +264,8 @@ remark(_, _) -> none.
 explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_type, Engine, Type}) ->
     Tables = #{set => "sets", ordered_set => "ordered sets", bag => "bags", duplicate_bag => "duplicate bags"},
     #{2 => text("engine ~s does not hold ~s", [Engine, maps:get(Type, Tables)])};
+explain_by_call(badarg, new, [_Name, _Options], {engine_not_built, Engine}) ->
+    #{2 => text("engine ~s is not in this build of cats, which was made with CATS_COMPARED=0", [Engine])};
 explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, write_concurrency}) ->
     #{2 => text("engine ~s has no number of bucket locks to choose", [Engine])};
 explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) ->

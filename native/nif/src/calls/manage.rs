@@ -156,10 +156,8 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     } else if what == atoms::evict() {
         policy(env, value)
     } else if what == atoms::engine() {
-        let mut built = EngineName::ALL
+        EngineName::ALL
             .into_iter()
-            .filter(|engine| cats_table::is_built(*engine));
-        built
             .find(|engine| env.atom(engine.text()) == value)
             .map(OptionItem::Engine)
     } else {
@@ -226,6 +224,9 @@ fn hash_locks(env: Env, value: Term) -> Option<WriteConcurrency> {
 #[cold]
 fn refused(env: Env, refusal: Refusal) -> Failure {
     let parts = match refusal {
+        Refusal::NotBuilt(engine) => {
+            return Failure::Bad(env.tuple(&[env.atom("engine_not_built"), env.atom(engine.text())]))
+        }
         Refusal::Kind(engine, kind) => ["engine_lacks_type", engine.text(), kind.text()],
         Refusal::Option(engine, option) => ["engine_lacks_option", engine.text(), option.text()],
         Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),

@@ -5,6 +5,7 @@ use crate::evict::account::{Limit, Unit};
 use crate::evict::allowance::{leaves_room, Limited};
 use crate::evict::policies::Policy;
 use crate::table::engines::{EngineName, EngineOption};
+use crate::table::store::is_built;
 use crate::table::store::setup::{Expiry, Setup};
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
 use std::fmt;
@@ -110,6 +111,8 @@ pub enum OptionItem {
 pub enum Refusal {
     /// The engine does not support tables of this type.
     Kind(EngineName, Kind),
+    /// This build lacks the engine.
+    NotBuilt(EngineName),
     /// The engine does not have this option.
     Option(EngineName, EngineOption),
     /// An option says how to delegate, but the lock does not delegate.
@@ -458,6 +461,9 @@ fn finish_setup(
         expiry,
         limit,
     } = setup;
+    if !is_built(options.engine()) {
+        return Err(Refusal::NotBuilt(options.engine()));
+    }
     if !options.engine().kinds().contains(&options.kind()) {
         return Err(Refusal::Kind(options.engine(), options.kind()));
     }

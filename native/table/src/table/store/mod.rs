@@ -1,5 +1,7 @@
 //! The contents of a table: an engine and counters. `delete_all_objects` replaces them as a whole.
 
+#[cfg(feature = "compared")]
+mod compared;
 pub(crate) mod leased;
 pub(crate) mod limited;
 pub(crate) mod other;
@@ -17,7 +19,6 @@ use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
 use crate::write_log::{Author, Chain, Log, WriteLog, NOBODY};
 use cats_engine::ca::{Ca, Thresholds};
-use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
 use cats_engine::{
     Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Step, Trail,
@@ -129,7 +130,7 @@ const BUSY: (u64, u64) = (0, 1);
 
 /// Whether this build has an engine of this name.
 pub const fn is_built(name: EngineName) -> bool {
-    matches!(name, EngineName::Hash | EngineName::Ca) || other::is_other(name)
+    cfg!(feature = "compared") || matches!(name, EngineName::Hash | EngineName::Ca)
 }
 
 /// Calls a method of the store's engine.
@@ -180,11 +181,10 @@ impl Store {
                 (EngineName::Ca, Some(leases)) => {
                     Structure::LeasedCa(Ca::with_thresholds(Ordered::new(key), leased_thresholds), leases)
                 }
-                (other, _) => Structure::Other(other::make(
-                    other,
-                    setup.as_ref().map_or(&Config::default(), |setup| &setup.config),
-                    key,
-                )?),
+                #[cfg(feature = "compared")]
+                (other, _) => Structure::Other(compared::make(other, setup.as_ref().map(|setup| &setup.config), key)?),
+                #[cfg(not(feature = "compared"))]
+                (other, _) => unreachable!("options with the engine {other:?} are refused"),
             },
             counters: if striped { Stripes::striped() } else { Stripes::new() },
             setup,

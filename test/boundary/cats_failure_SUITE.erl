@@ -7,13 +7,13 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, results_like_failures/1, objects_like_failures/1]).
--export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1]).
+-export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1, too_large_integers/1]).
 -export([limits/1, exhaust/0]).
 
 all() ->
     [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, limits,
      failures_elsewhere, callers_stack, mailbox, retries, results_like_failures,
-     objects_like_failures, deletions_without_memory].
+     objects_like_failures, deletions_without_memory, too_large_integers].
 
 suite() ->
     [{timetrap, {minutes, 10}}].
@@ -530,8 +530,8 @@ seen(_Success) ->
 cause(Info) ->
     maps:get(cause, proplists:get_value(error_info, Info, #{}), none).
 
-%% Those that the shell prints. It prints none if the explanation fails, as that of ets does on improper lists.
-remarks({error, Reason, [{_, _, _, Info} | _] = Stack}) ->
+%% Those that the shell prints. The explanation of ets fails on improper lists of operations: then that of a wrong operation.
+remarks({error, Reason, [{Called, Function, Arguments, Info} | Rest] = Stack}) ->
     #{module := Module} = proplists:get_value(error_info, Info, #{module => cats_failure}),
     try Module:format_error(Reason, Stack) of
         Remarks ->
@@ -540,7 +540,9 @@ remarks({error, Reason, [{_, _, _, Info} | _] = Stack}) ->
              || Remark <- maps:values(Remarks)],
             Remarks
     catch
-        error:function_clause when Module =/= cats_failure -> #{}
+        error:function_clause when Module =/= cats_failure ->
+            [Table, Key, [_ | _] | Default] = Arguments,
+            remarks({error, Reason, [{Called, Function, [Table, Key, improper | Default], Info} | Rest]})
     end.
 
 failure(Module, Function, Arguments) ->
@@ -607,3 +609,32 @@ deletions() ->
      {select_delete_key, fun(Table) -> 1 = cats:select_delete(Table, [{{100, '_', '_'}, [], [true]}]) end},
      {delete_all_objects, fun(Table) -> true = cats:delete_all_objects(Table) end},
      {delete_table, fun(Table) -> true = cats:delete(Table) end}].
+
+%% An object whose counter would become larger than the VM's integers stays as it was.
+too_large_integers(_Config) ->
+    Power = largest_power(64, 1 bsl 32),
+    Largest = (1 bsl Power) - 1 + (1 bsl Power),
+    [begin
+         T = Module:new(counters, [Type]),
+         true = Module:insert(T, {k, Largest, 1}),
+         ?assertError(system_limit, Module:Function(T, k, Operations)),
+         %% The failure does not show the object, which is large.
+         ?assert([{k, Largest, 1}] =:= Module:lookup(T, k)),
+         true = Module:delete(T)
+     end || Type <- [set, ordered_set], Operations <- [1, Largest, {2, 1}, [{3, 1}, {2, 1}]],
+            {Module, Function} <- [{ets, update_counter} || not is_list(Operations)] ++
+                                      [{cats, update_counter}, {cats, add}]],
+    Table = cats:new(counters, []),
+    true = cats:insert(Table, {k, Largest}),
+    ?assertMatch(#{general := <<"the integer is larger than the VM allows">>},
+                 cats_test_lib:remarks(update_counter, [Table, k, 1])).
+
+%% The exponent of the largest power of two that the VM has is this one, between these.
+largest_power(From, To) when To - From =:= 1 -> From;
+largest_power(From, To) ->
+    Middle = (From + To) div 2,
+    try 1 bsl Middle of
+        _ -> largest_power(Middle, To)
+    catch
+        error:system_limit -> largest_power(From, Middle)
+    end.

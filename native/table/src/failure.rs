@@ -17,6 +17,8 @@ pub enum Failure {
     Full,
     /// What the call would put is larger than the table's limit.
     TooLarge,
+    /// A counter would become an integer that the host does not have.
+    LargeInteger,
     /// A transaction writes more tables than `TABLES_LIMIT`.
     TooManyTables,
     /// The caller made a mistake.

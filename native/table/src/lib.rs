@@ -38,7 +38,7 @@ pub use operations::number::Number;
 pub use operations::select::{Met, Place, Selection, Spot};
 pub use operations::transaction::{Reads, Writes, WRITES_LIMIT};
 pub use operations::traverse::Direction;
-pub use operations::update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Words, DIGITS_LIMIT};
+pub use operations::update::{Addition, CounterOp, ElementOp, HasInteger, Numbers, Tuple, Words, DIGITS_LIMIT};
 pub use patience::set_patience;
 pub use registry::reaper;
 pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time, NOBODY};

@@ -1,7 +1,9 @@
 //! What `cats` does to one object, and `ets` does not: `replace/3`, `add/3`, and the steps of `update/3,4`.
 
 use super::read::lookup_key;
-use super::update::{after, each, few_additions, get_number, is_sound, number, simple_addition, FEW, NO_ADDITION};
+use super::update::{
+    after, each, few_additions, get_number, has_integer, is_sound, number, simple_addition, FEW, NO_ADDITION,
+};
 use super::*;
 use crate::layout::equal::equals_stored;
 use cats_table::{Amount, Increment};
@@ -198,7 +200,7 @@ pub fn add(env: Env, &[table, key, increments]: &[Term; 3]) -> Result<Term, Fail
 #[inline(never)]
 fn add_in_general(env: Env, handle: Handle<'_>, probe: &Probe<'_>, increments: Term) -> Result<Term, Failure> {
     let mut digits = 0;
-    let add = |list: &[Increment]| handle.add_amounts(probe, list, on_dirty_scheduler);
+    let add = |list: &[Increment]| handle.add_amounts(probe, list, on_dirty_scheduler, &has_integer(env));
     let single = match amount(env, increments, &mut digits)? {
         Some(amount) => Some((after(handle.table().key()), amount)),
         None if env.tuple_elements(increments).is_some() => Some(increment(env, increments, &mut digits)?),

@@ -213,7 +213,7 @@ fn counter_in_general(
     let place = handle.table().key();
     let update = |ops: &[CounterOp]| {
         with_default(env, place, default, |default| {
-            handle.update_counter(probe, ops, default, on_dirty_scheduler)
+            handle.update_counter(probe, ops, default, on_dirty_scheduler, &has_integer(env))
         })
     };
     let mut digits = 0;
@@ -281,6 +281,11 @@ pub(super) fn get_number(env: Env, term: Term, digits: &mut usize) -> Result<Opt
         return Err(Failure::Big);
     }
     Ok(Number::of(builder.as_key()))
+}
+
+/// Whether the VM has an integer. O(digits).
+pub(super) fn has_integer(env: Env<'_>) -> impl Fn(&Number) -> bool + '_ {
+    move |value| number(env, value).is_ok()
 }
 
 pub(super) fn number(env: Env, value: &Number) -> Result<Term, Failure> {

@@ -59,6 +59,7 @@ impl From<cats_table::Failure> for Failure {
             cats_table::Failure::NoMemory => no_memory(),
             cats_table::Failure::Full => Failure::SystemLimit(atoms::full()),
             cats_table::Failure::TooLarge => Failure::SystemLimit(atoms::too_large()),
+            cats_table::Failure::LargeInteger => Failure::SystemLimit(atoms::integer()),
             cats_table::Failure::TooManyTables => Failure::SystemLimit(atoms::too_many_tables()),
             cats_table::Failure::Bad(cause) => cause.into(),
         }

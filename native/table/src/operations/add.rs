@@ -4,7 +4,7 @@ use crate::failure::{Cause, Failure};
 use crate::object::schema::Probe;
 use crate::object::{changing_element, set_in_place};
 use crate::operations::number::Number;
-use crate::operations::update::{earlier, index_of, DIGITS_LIMIT, NOTHING};
+use crate::operations::update::{check_integer, earlier, index_of, HasInteger, DIGITS_LIMIT, NOTHING};
 use crate::table::store::Unused;
 use crate::table::Handle;
 use cats_term::{Builder, Elements, NewElement, Room, TermRef, View};
@@ -73,12 +73,14 @@ pub type Increment = (i64, Amount);
 
 impl Handle<'_> {
     /// `add/3`. Returns the value after each addition. Fails with [`Cause::Overflow`] if a sum is too large for a float. Fails with
-    /// [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is `patient`.
+    /// [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is `patient`, and with
+    /// [`Failure::LargeInteger`] if a sum is an integer that the host does not have.
     pub fn add_amounts(
         self,
         probe: &Probe<'_>,
         increments: &[Increment],
         patient: fn() -> bool,
+        has_integer: HasInteger<'_>,
     ) -> Result<Amounts, Failure> {
         let key = self.table.key();
         if self.table.kind().is_bag() {
@@ -98,7 +100,7 @@ impl Handle<'_> {
         self.update(probe, None, patient, |base| {
             let indices = increments.iter().map(|(position, _)| base.index(*position, key));
             let indices = indices.collect::<Result<SmallVec<[usize; FEW]>, _>>()?;
-            let sums = sums_of(increments, &indices, patient, |index| base.counter(index))?;
+            let sums = sums_of(increments, &indices, patient, has_integer, |index| base.counter(index))?;
             let mut builder = Builder::new();
             let changes = indices.iter().copied().zip(built(&mut builder, &sums).iter());
             let body = base.change(self.guard, changes, self.table.layout(), plain)?;
@@ -126,7 +128,7 @@ impl Handle<'_> {
             }
             let element = |index| element(index).expect("looked for above");
             // What fails here fails in the other way too, which says why.
-            let Ok(found) = sums_of(increments, &indices, || false, element) else {
+            let Ok(found) = sums_of(increments, &indices, || false, &|_| false, element) else {
                 return NOTHING;
             };
             let mut room = Room::<32>::new();
@@ -154,6 +156,7 @@ fn sums_of<'t>(
     increments: &[Increment],
     indices: &[usize],
     patient: impl Fn() -> bool,
+    has_integer: HasInteger<'_>,
     element: impl Fn(usize) -> TermRef<'t>,
 ) -> Result<Amounts, Failure> {
     let earlier = earlier(indices);
@@ -167,6 +170,9 @@ fn sums_of<'t>(
         digits += sum.size();
         if digits > DIGITS_LIMIT && !patient() {
             return Err(Failure::Big);
+        }
+        if let Amount::Integer(sum) = &sum {
+            check_integer(sum, has_integer)?;
         }
         sums.push(sum);
     }

@@ -21,6 +21,9 @@ const FEW: usize = 4;
 /// values that counters get.
 pub const DIGITS_LIMIT: usize = 2000;
 
+/// Whether the host has an integer, asked for those of more than [`DIGITS_LIMIT`] digits.
+pub type HasInteger<'a> = &'a dyn Fn(&Number) -> bool;
+
 /// The values of counters, and the same as words, if they are immediates.
 pub type Numbers = SmallVec<[Number; FEW]>;
 pub type Words = SmallVec<[u64; FEW]>;
@@ -72,6 +75,14 @@ fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
         value < limit
     } else {
         value > limit
+    }
+}
+
+/// Fails if a counter would become an integer that the host does not have.
+pub(super) fn check_integer(value: &Number, has_integer: HasInteger<'_>) -> Result<(), Failure> {
+    match value.size() <= DIGITS_LIMIT || has_integer(value) {
+        true => Ok(()),
+        false => Err(Failure::LargeInteger),
     }
 }
 
@@ -502,13 +513,14 @@ impl Handle<'_> {
 
     /// `update_counter/3,4` with any operations. Returns the value after each operation. If the key has no object, the update starts from
     /// the default tuple. Fails with [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is
-    /// `patient`.
+    /// `patient`, and with [`Failure::LargeInteger`] if a counter would become one that the host does not have.
     pub fn update_counter(
         self,
         probe: &Probe<'_>,
         ops: &[CounterOp],
         default: Option<Tuple<'_>>,
         patient: fn() -> bool,
+        has_integer: HasInteger<'_>,
     ) -> Result<Numbers, Failure> {
         let key = self.table.key();
         self.check_updatable(default, Cause::TableType)?;
@@ -543,6 +555,7 @@ impl Handle<'_> {
                         .add(increment),
                 };
                 count(new.size())?;
+                check_integer(&new, has_integer)?;
                 values.push(match limit {
                     Some((limit, beyond)) if passes(increment.is_negative(), &new, limit) => beyond.clone(),
                     _ => new,

@@ -281,6 +281,8 @@ explain_by_call(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:=
 explain_by_call(badarg, Function, _Arguments, inside_transaction) ->
     #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only "
                                  "functions of cats_transaction may write to the table">>};
+explain_by_call(badarg, ttl, _Arguments, snapshot) ->
+    #{1 => <<"a snapshot, whose objects do not expire">>};
 explain_by_call(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
     #{table_place(Function) => snapshot_remark(Cause)};
 explain_by_call(badarg, Function, _Arguments, no_range) when Function =:= count; Function =:= range ->
@@ -415,14 +417,23 @@ default_remark(Cause, Default) when Cause =:= default; Cause =:= none ->
     end;
 default_remark(_Cause, _Default) -> "".
 
-%% erl_stdlib_errors fails on a cause that is newer than it, and, whatever the cause, on an improper list of
-%% operations.
+%% erl_stdlib_errors fails on an improper list of operations, so it sees an operation that is wrong. It also fails on a cause
+%% that is newer than it.
+as_ets(Reason, Function, [Table, Key, Operations | Default], Cause)
+  when Function =:= update_counter, is_list(Operations); Function =:= update_element, is_list(Operations) ->
+    case is_proper(Operations) of
+        true -> ask_ets(Reason, Function, [Table, Key, Operations | Default], Cause);
+        false -> ask_ets(Reason, Function, [Table, Key, improper | Default], Cause)
+    end;
 as_ets(Reason, Function, Arguments, Cause) ->
+    ask_ets(Reason, Function, Arguments, Cause).
+
+ask_ets(Reason, Function, Arguments, Cause) ->
     Frame = {ets, Function, Arguments, [{error_info, #{cause => Cause}}]},
     try
         erl_stdlib_errors:format_error(Reason, [Frame])
     catch
-        error:_ when Cause =/= none -> as_ets(Reason, Function, Arguments, none);
+        error:_ when Cause =/= none -> ask_ets(Reason, Function, Arguments, none);
         error:_ -> #{}
     end.
 

@@ -68,6 +68,7 @@ refusals(_Config) ->
          {Name, Place, Text} = remark(fun() -> apply(cats, Function, [Snapshot | Arguments]) end),
          ?assertEqual({Function, 1, "a snapshot, which cannot be changed"}, {Name, Place, Text})
      end || {Function, Arguments} <- Writes],
+    ?assertEqual({ttl, 1, "a snapshot, whose objects do not expire"}, remark(fun() -> cats:ttl(Snapshot, 1) end)),
     ?assertMatch({from_ets, 1, "a snapshot, which cannot be changed"},
                  remark(fun() -> cats:from_ets(Snapshot, ets:new(t, [])) end)),
     ?assertError(badarg, cats:init_table(Snapshot, fun(_) -> end_of_input end)),

@@ -296,7 +296,9 @@ pub fn add(
         limit: addition.limit.map(|(limit, beyond)| (limit.into(), beyond.into())),
     };
     let ops: Vec<CounterOp> = additions.iter().map(op).collect();
-    Ok(handle.update_counter(probe, &ops, default, || false, &|_| true)?.to_vec())
+    Ok(handle
+        .update_counter(probe, &ops, default, || false, &|_| true)?
+        .to_vec())
 }
 
 /// `update_element/3,4`, in the same way.

@@ -1,4 +1,5 @@
-//! What the reaper says is left, by which its thread sleeps. A test of its own, as all threads of a process retire to one place.
+//! What the reaper says is left, by which its thread sleeps, and how soon it frees what nothing announces. In a test binary of its own, as
+//! all threads of a process retire to one place.
 
 mod common;
 
@@ -7,17 +8,46 @@ use cats_table::reaper::{reap, Left};
 use cats_table::Kind;
 use common::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
-static FREED: AtomicUsize = AtomicUsize::new(0);
+/// One test runs at a time.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
-fn free(_: *mut u8, _: usize) {
-    FREED.fetch_add(1, Relaxed);
+/// Garbage that no work announces is freed in a few slices. An idle reaper takes one slice a second.
+#[test]
+fn idle_garbage_is_given_back_soon() {
+    const RETIRED: usize = 3000;
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+    fn free(_: *mut u8, _: usize) {
+        FREED.fetch_add(1, Relaxed);
+    }
+    let _turn = turn();
+    install();
+    let (registry, world) = (registry(), World::default());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: `free` only counts.
+            (0..RETIRED).for_each(|_| unsafe { epoch::pin().retire_sized(std::ptr::null_mut(), 0, free, 0) });
+        });
+    });
+    // No slice ends by its time, which passes on a busy machine.
+    (0..4).for_each(|_| _ = reap(registry, &world, Duration::MAX));
+    assert_eq!(FREED.load(Relaxed), RETIRED);
 }
 
 #[test]
 fn what_can_be_freed_is_told_from_what_is_read() {
     const RETIRED: usize = 100_000;
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+    fn free(_: *mut u8, _: usize) {
+        FREED.fetch_add(1, Relaxed);
+    }
+    let _turn = turn();
     install();
     let (registry, world) = (registry(), World::default());
     let left = |budget| reap(registry, &world, budget);

@@ -10,7 +10,7 @@ use cats_table::{
 use cats_term::lease::Request;
 use cats_term::{small, Scratch, TermRef, View};
 use common::*;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
@@ -542,28 +542,6 @@ fn owners_die_amid_everything_in(locked: bool) {
         thread::yield_now();
     }
     assert_eq!(FORGOTTEN.load(Ordering::Relaxed), made.load(Ordering::Relaxed));
-}
-
-/// Garbage that no work announces is freed in a few slices. An idle reaper takes one slice a second.
-#[test]
-fn idle_garbage_is_given_back_soon() {
-    static FREED: AtomicUsize = AtomicUsize::new(0);
-    unsafe fn count(_: *mut u8, _: usize) {
-        FREED.fetch_add(1, Ordering::Relaxed);
-    }
-    let (registry, world) = (registry(), World::default());
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            // SAFETY: `count` frees nothing.
-            (0..3000).for_each(|_| unsafe { epoch::pin().retire_sized(std::ptr::null_mut(), 0, count, 0) });
-        });
-    });
-    // A few slices, not one, because other tests read and retire at the same time.
-    for _ in 0..4 {
-        reaper::reap(registry, &world, Duration::from_millis(20));
-        thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(FREED.load(Ordering::Relaxed), 3000);
 }
 
 /// The same options once more.

@@ -205,11 +205,14 @@ fn adapts_to_contention<B: Balance>(shared: bool) {
     let map = Map(make::<B>(thresholds, shared));
     (0..1000).for_each(|n| map.put(n, 1));
     assert_eq!(map.0.base_nodes(), 1);
-    let most = crowd(&map, 4, |_, random| {
-        let n = random.below(1000);
-        map.change(n, |old| Some(old.unwrap_or(0) + 1));
-    });
-    assert!(most > 1, "contention splits");
+    let contention = || {
+        crowd(&map, 4, |_, random| {
+            let n = random.below(1000);
+            map.change(n, |old| Some(old.unwrap_or(0) + 1));
+        })
+    };
+    // On a busy machine the threads may run one after the other for long.
+    assert!((0..40).any(|_| contention() > 1), "contention splits");
     assert_eq!(check(&map.0), (0..1000).collect::<Vec<_>>());
     for n in (0..1000).cycle().take(200_000) {
         map.put(n, 1);

@@ -174,6 +174,7 @@ impl OrderedSchema for Counted {
     }
 }
 
+/// Each thread works at least once.
 fn run_for(time: Duration, threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
     let end = Instant::now() + time;
     std::thread::scope(|scope| {
@@ -181,6 +182,7 @@ fn run_for(time: Duration, threads: u64, work: impl Fn(u64, &mut Random) + Sync)
             let work = &work;
             scope.spawn(move || {
                 let mut random = Random(0x9e37_79b9 + thread * 0x1234_5678);
+                work(thread, &mut random);
                 while Instant::now() < end {
                     work(thread, &mut random);
                 }

@@ -603,8 +603,9 @@ neighbour(From, Down, #state{tables = [#table{tid = Tid} | _], notes = Notes} = 
         Objects -> {Objects, State}
     end.
 
-%% The first object of a range that was read before.
-stepped(Tid, From, Down, [{Tid, From, _To, Down, Objects} | _]) -> lists:sublist(Objects, 1);
+%% The first object of a range that was read before. A range without objects tells nothing of what comes after it.
+stepped(Tid, From, Down, [{Tid, From, To, Down, Objects} | _]) when Objects =/= []; To =:= [] ->
+    lists:sublist(Objects, 1);
 stepped(Tid, From, Down, [_ | Notes]) -> stepped(Tid, From, Down, Notes);
 stepped(_Tid, _From, _Down, []) -> none.
 

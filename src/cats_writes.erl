@@ -21,15 +21,15 @@
     all = gb_trees:empty() :: gb_trees:tree(Key :: term(), write()),
     %% Those of them that put an object.
     puts = gb_trees:empty() :: gb_trees:tree(Key :: term(), Object :: tuple()),
-    %% Where the table has no other keys than those that are deleted here: the last place of each run, and its first.
+    %% Where the table has no other keys than those that are deleted here: the end of each run, and its beginning.
     runs = gb_trees:empty() :: gb_trees:tree(place(), place())
 }).
 
 -type from() :: [] | {Key :: term()}.
 %% Behind which a step begins: an end of the table, or a key.
 
--type place() :: {0, []} | {1, Key :: term()} | {2, []}.
-%% The beginning of the table, a key, or the end.
+-type place() :: {0, [], 0} | {1, Key :: term(), -1 | 1} | {2, [], 0}.
+%% Between keys: at the beginning of the table, right before a key or right after it, or at the end.
 
 -opaque writes() :: [write()] | #{reference() => of_table()}.
 
@@ -172,12 +172,12 @@ is_up_to(Key, [To]) -> Key =< To.
 
 %% @doc Notes that a step from this place has come to a key that is deleted here. So the next one can {@link skip/4} it.
 %% A few writes are not worth that.
--spec pass(reference(), from(), Key :: term(), Down :: boolean(), writes()) -> writes().
+-spec pass(reference(), from() | [Key :: term()], Key :: term(), Down :: boolean(), writes()) -> writes().
 pass(Tid, From, Key, Down, Tables) when is_map(Tables) ->
     #{Tid := #ordered{runs = Runs} = Ordered} = Tables,
     {First, Last} = case Down of
-                        false -> {place(From, Down), {1, Key}};
-                        true -> {{1, Key}, place(From, Down)}
+                        false -> {place(From, Down), after_key(Key)};
+                        true -> {before_key(Key), place(From, Down)}
                     end,
     {Begin, Runs1} = case run_at(First, Runs) of
                          {RunFirst, RunLast} -> {RunFirst, gb_trees:delete(RunLast, Runs)};
@@ -191,16 +191,18 @@ pass(Tid, From, Key, Down, Tables) when is_map(Tables) ->
 pass(_Tid, _From, _Key, _Down, Writes) ->
     Writes.
 
-%% @doc The place up to which a step need not look, as all that the table has before is deleted here. `finished' if
-%% nothing is left.
--spec skip(reference(), from(), Down :: boolean(), writes()) -> from() | finished.
+%% @doc Where a step may begin to look, as all that the table has before is deleted here: behind a key, or `[Key]', at a
+%% key. `finished' if nothing is left.
+-spec skip(reference(), from(), Down :: boolean(), writes()) -> from() | [Key :: term()] | finished.
 skip(Tid, From, Down, Tables) when is_map(Tables) ->
     case Tables of
         #{Tid := #ordered{runs = Runs}} ->
             case {run_at(place(From, Down), Runs), Down} of
                 {none, _} -> From;
-                {{_, {1, Last}}, false} -> {Last};
-                {{{1, First}, _}, true} -> {First};
+                {{_, {1, Key, 1}}, false} -> {Key};
+                {{_, {1, Key, -1}}, false} -> [Key];
+                {{{1, Key, -1}, _}, true} -> {Key};
+                {{{1, Key, 1}, _}, true} -> [Key];
                 {_, _} -> finished
             end;
         #{} -> From
@@ -208,9 +210,15 @@ skip(Tid, From, Down, Tables) when is_map(Tables) ->
 skip(_Tid, From, _Down, _Writes) ->
     From.
 
-place([], false) -> {0, []};
-place([], true) -> {2, []};
-place({Key}, _Down) -> {1, Key}.
+place([], false) -> {0, [], 0};
+place([], true) -> {2, [], 0};
+place({Key}, false) -> after_key(Key);
+place({Key}, true) -> before_key(Key);
+place([Key], false) -> before_key(Key);
+place([Key], true) -> after_key(Key).
+
+before_key(Key) -> {1, Key, -1}.
+after_key(Key) -> {1, Key, 1}.
 
 %% The run that has this place: its first place and its last.
 run_at(Place, Runs) ->

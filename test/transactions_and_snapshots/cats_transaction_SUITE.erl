@@ -6,7 +6,7 @@
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
-         maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
+         maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, both_ways/1, sequential_model/1, bank/1, counters/1, phantoms/1,
          skew/1, any_length/1,
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
          writes_after_leaving/1, fetches_outside/1,
@@ -22,7 +22,7 @@ suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys,
-     atoms_in_keys, selections, large, sequential_model,
+     atoms_in_keys, selections, large, both_ways, sequential_model,
      any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
      keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict, no_room_for_a_keeper, limits].
@@ -273,6 +273,25 @@ large(_Config) ->
     ?assertEqual([{{key, N}, new} || N <- Numbers], lists:sort(cats:tab2list(A))),
     ?assertEqual({20000, 0}, {cats:info(A, size), cats:info(B, size)}).
 
+%% Steps over own deletions, one way and then the other.
+both_ways(_Config) ->
+    Deletions = fun(Keys) -> [{delete, Key} || Key <- Keys] end,
+    Insertions = fun(Keys) -> [{insert, {Key}} || Key <- Keys] end,
+    [begin
+         Table = cats:new(table, [ordered_set]),
+         true = cats:insert(Table, [{Key} || Key <- Keys]),
+         Run = fun() ->
+                       [cats_transaction:Function(Table, Argument) || {Function, Argument} <- Writes],
+                       [apply(cats_transaction, Function, [Table | Arguments]) || {Function, Arguments} <- Steps]
+               end,
+         ?assertEqual({atomic, Expected}, cats_transaction:run(Run))
+     end || {Keys, Writes, Steps, Expected} <-
+                [{[7, 8], Deletions([8, 4, 4]), [{next, [7]}, {last, []}], ['$end_of_table', 7]},
+                 {[2, 3], Deletions([2]) ++ Insertions([5, 5]), [{prev, [3]}, {first, []}], ['$end_of_table', 3]},
+                 {[3, 5], Deletions([5]) ++ Insertions([6, 6]), [{next, [3]}, {prev, [4]}], [6, 3]},
+                 {[56, 57], Deletions([56]) ++ Insertions(lists:seq(100, 107)), [{prev, [57]}, {first, []}, {next, [54]}],
+                  ['$end_of_table', 57, 57]}]].
+
 %%------------------------------------------------------------------------------------------------------------
 %% Comparison with a model
 
@@ -287,9 +306,11 @@ sequential_model(_Config) ->
      end || _ <- lists:seq(1, 15)].
 
 round_of(Tables, Model) ->
-    Steps = [{one_of([insert, insert, insert, insert_list, delete, delete_object, read, member, first, last, next,
-                      prev, range, select]),
-              one_of(Tables), key(), key(), value()} || _ <- lists:seq(1, rand:uniform(one_of([8, 8, 40])))],
+    %% A transaction of many steps in one table steps over what it has deleted, in both directions.
+    Some = one_of([Tables, [one_of(Tables)]]),
+    Steps = [{one_of([insert, insert, insert, insert_list, delete, delete, delete_object, read, member, first, last,
+                      next, prev, range, select]),
+              one_of(Some), key(), key(), value()} || _ <- lists:seq(1, rand:uniform(one_of([8, 8, 100])))],
     New = case rand:uniform(4) of
               1 -> lists:foldl(fun(Step, State) -> check(cats, Step, State) end, Model, Steps);
               2 ->

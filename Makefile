@@ -53,9 +53,9 @@ test-native: deps-test ## the tests of the Rust crates; builds the library that 
 
 test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-sync --test models --test lock_models \
-	    --test linear_hash_model --test hazard_model --test instant_model \
+	    --test linear_hash_model --test instant_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-papers --test skip_list_model \
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-papers --test hazard_model --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
 test-schedules: deps-test ## models of whole engines under random schedules, with shuttle

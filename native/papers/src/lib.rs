@@ -3,8 +3,10 @@
 
 pub mod avl;
 pub mod ca_tree;
+pub mod hazard;
 pub mod linear_hash;
 mod sequential;
 mod shared;
 pub mod skip_list;
 pub mod std_hash;
+mod thread;

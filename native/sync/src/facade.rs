@@ -67,15 +67,21 @@ impl Witness {
     }
 }
 
+#[cfg(loom)]
+pub use loom::lazy_static;
+#[cfg(shuttle)]
+pub use shuttle::lazy_static;
+
 /// A global whose atomics are new for each execution of a model.
+#[macro_export]
 macro_rules! global {
     ($(#[$attribute:meta])* static $name:ident: $type:ty = $value:expr;) => {
         #[cfg(not(any(loom, shuttle)))]
         $(#[$attribute])* static $name: $type = $value;
         #[cfg(loom)]
-        loom::lazy_static! { $(#[$attribute])* static ref $name: $type = $value; }
+        $crate::facade::lazy_static! { $(#[$attribute])* static ref $name: $type = $value; }
         #[cfg(shuttle)]
-        shuttle::lazy_static! { $(#[$attribute])* static ref $name: $type = $value; }
+        $crate::facade::lazy_static! { $(#[$attribute])* static ref $name: $type = $value; }
     };
 }
 
@@ -91,4 +97,5 @@ macro_rules! per_thread {
     };
 }
 
-pub(crate) use {global, per_thread};
+pub use global;
+pub(crate) use per_thread;

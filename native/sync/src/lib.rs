@@ -13,7 +13,6 @@ pub mod clock;
 pub mod epoch;
 pub mod events;
 pub mod facade;
-pub mod hazard;
 pub mod lock;
 pub mod probe;
 pub mod recorder;

@@ -5,7 +5,6 @@
 use crate::barrier;
 use crate::epoch::Bag;
 use crate::facade::{fence, global, per_thread, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use crate::hazard::Announced;
 use std::cell::Cell;
 use std::ptr;
 
@@ -36,8 +35,6 @@ pub(crate) struct Slot {
     caller: AtomicU64,
     owned: AtomicBool,
     next: *mut Slot,
-    /// What the thread has announced to [`crate::hazard`]. Only the owner writes it.
-    pub hazards: Announced,
 }
 
 // SAFETY: `next` is written before the slot is published, and never after. All other fields are atomic.
@@ -153,7 +150,6 @@ fn claim() -> &'static Slot {
         caller: AtomicU64::new(0),
         owned: AtomicBool::new(true),
         next: ptr::null_mut(),
-        hazards: Announced::none(),
     }));
     let mut head = SLOTS.load(Ordering::Relaxed);
     loop {

@@ -12,7 +12,7 @@ use super::search::{self, Target};
 use super::{SkipList, Sought, ATTEMPTS};
 use cats_engine::{Busy, Cursor, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
-use cats_sync::hazard::{self, Hazards};
+use crate::hazard::{self, Hazards};
 use smallvec::SmallVec;
 
 /// The most nodes of a chain behind its first.

@@ -7,7 +7,7 @@ use super::write::carry_out;
 use super::SkipList;
 use cats_engine::{Busy, Entry, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
-use cats_sync::hazard::Hazards;
+use crate::hazard::Hazards;
 use std::cmp::Ordering;
 
 /// The locked keys.

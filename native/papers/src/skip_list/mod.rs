@@ -51,7 +51,7 @@ use cats_engine::config::Config;
 use cats_engine::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
-use cats_sync::hazard::{Hazards, Retired};
+use crate::hazard::{Hazards, Retired};
 use cats_sync::stripes::Stripes;
 use node::{Held, Node};
 use std::cell::Cell;
@@ -285,7 +285,7 @@ impl<S: OrderedSchema> SkipList<S> {
 ///
 /// # Safety
 /// As for [`Node::free`].
-unsafe fn free_retired<S: OrderedSchema>(node: *mut cats_sync::hazard::Link) {
+unsafe fn free_retired<S: OrderedSchema>(node: *mut crate::hazard::Link) {
     // SAFETY: the caller's promise; a node begins with its link.
     if let Some(node) = unsafe { Node::from_address(node.cast()) } {
         // SAFETY: the caller's promise.

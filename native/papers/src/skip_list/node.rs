@@ -8,7 +8,7 @@
 use super::Sought;
 use cats_engine::{Entry, OrderedSchema};
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*, Witness};
-use cats_sync::hazard::Link;
+use crate::hazard::Link;
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
 use cats_sync::Busy;

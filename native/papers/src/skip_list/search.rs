@@ -9,7 +9,7 @@
 use super::node::{Node, LEVELS};
 use super::{SkipList, Sought, ATTEMPTS};
 use cats_engine::{Busy, OrderedSchema};
-use cats_sync::hazard::Hazards;
+use crate::hazard::Hazards;
 use std::cmp::Ordering;
 
 /// The hazard slots that searches use, from 0 on.

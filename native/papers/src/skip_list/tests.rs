@@ -106,7 +106,7 @@ fn memory_follows_the_number_of_keys() {
         map.remove(n);
     }
     assert_eq!(map.0.bytes(), empty);
-    assert!(map.0.retired.len() <= cats_sync::hazard::BATCH, "garbage is bounded");
+    assert!(map.0.retired.len() <= crate::hazard::BATCH, "garbage is bounded");
 }
 
 /// Keys that are all hashed, and whose copies are counted.
@@ -245,7 +245,7 @@ fn nodes_are_freed_when_nobody_reads_them() {
         }
         most.fetch_max(COPIES.load(Ordering::Relaxed), Ordering::Relaxed);
     });
-    let bound = 24 + 3 * 4 * cats_sync::hazard::SLOTS + 2 * cats_sync::hazard::BATCH;
+    let bound = 24 + 3 * 4 * crate::hazard::SLOTS + 2 * crate::hazard::BATCH;
     assert!(most.into_inner() < bound as i64, "garbage is bounded");
     drop(map);
     assert_eq!(COPIES.load(Ordering::Relaxed), 0, "all nodes are freed");

@@ -6,7 +6,7 @@ use super::{free_retired, random_height, SkipList, Sought, ATTEMPTS};
 use cats_engine::{Busy, Entry, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
-use cats_sync::hazard::Hazards;
+use crate::hazard::Hazards;
 use cats_sync::slab;
 use smallvec::SmallVec;
 use std::marker::PhantomData;

@@ -1,10 +1,10 @@
 //! Models of hazard pointers, checked exhaustively under the weak memory model, up to a bound on preemptions. Run by
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test hazard_model`.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-papers --test hazard_model`.
 #![cfg(loom)]
 
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering};
-use cats_sync::hazard::{Hazards, Link, Retired};
+use cats_papers::hazard::{Hazards, Link, Retired};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

@@ -4,9 +4,9 @@
 //!
 //! A thread announces the address of an object before it accesses the object. Then it makes sure that the object had
 //! not been retired yet. Every later reclamation sees the announcement and does not free the object. Unlike with
-//! [`crate::epoch`], a sleeping reader prevents only the objects that it has announced from being freed.
+//! [`cats_sync::epoch`], a sleeping reader prevents only the objects that it has announced from being freed.
 //!
-//! - Each thread has [`SLOTS`] announcements in its thread slot. [`Hazards`] gives access to those of the thread that
+//! - Each thread has [`SLOTS`] announcements in its record. [`Hazards`] gives access to those of the thread that
 //!   holds a guard, for one operation. The guard serves only to identify the thread.
 //! - An announcement costs a store. The store must be ordered before the second read of the source. The reclaimer pays
 //!   for that order (`membarrier`).
@@ -18,30 +18,21 @@
 //! plus what is retired while a thread reclaims. A reclamation reads each thread's slots once for at least `BATCH`
 //! objects. So for a given number of threads the amortised cost is constant.
 
-use crate::barrier;
-use crate::epoch::Guard;
-use crate::facade::{AtomicPtr, AtomicUsize, Ordering};
-use crate::thread::{slots, Slot};
+use crate::thread::{self, Record};
+use cats_sync::barrier;
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
 use std::cell::Cell;
 use std::ptr;
 
 /// Announcements of one thread.
-pub const SLOTS: usize = if cfg!(loom) { 8 } else { 104 };
+pub const SLOTS: usize = thread::HAZARDS;
 /// A list with this many retired objects is reclaimed.
 pub const BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
 
-/// The announcements of a thread. Other threads read them.
-pub(crate) struct Announced([AtomicPtr<u8>; SLOTS]);
-
-impl Announced {
-    pub fn none() -> Self {
-        Self(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())))
-    }
-}
-
 /// The announcements of this thread, for one operation. Dropping it withdraws them. A thread has at most one at a time.
 pub struct Hazards<'g> {
-    slot: &'static Slot,
+    record: &'static Record,
     /// The slots from this number on have not been used.
     used: Cell<usize>,
     _guard: &'g Guard,
@@ -49,11 +40,11 @@ pub struct Hazards<'g> {
 
 impl<'g> Hazards<'g> {
     pub fn new(guard: &'g Guard) -> Self {
-        let slot = guard.slot();
+        let record = thread::own(guard);
         // Relaxed: only this thread writes the slots.
-        debug_assert!(slot.hazards.0[0].load(Ordering::Relaxed).is_null());
+        debug_assert!(record.hazards[0].load(Ordering::Relaxed).is_null());
         Self {
-            slot,
+            record,
             used: Cell::new(0),
             _guard: guard,
         }
@@ -67,7 +58,7 @@ impl<'g> Hazards<'g> {
             self.used.set(number + 1);
         }
         // Release pairs with the Acquire of `reclaim`: the accesses to the former object come before it is freed.
-        self.slot.hazards.0[number].store(object.cast(), Ordering::Release);
+        self.record.hazards[number].store(object.cast(), Ordering::Release);
         // Pairs with the heavy barrier of `reclaim`. Either `reclaim` sees the announcement, or the caller's later
         // reads show the object unlinked.
         barrier::light();
@@ -92,7 +83,7 @@ impl<'g> Hazards<'g> {
 
 impl Drop for Hazards<'_> {
     fn drop(&mut self) {
-        for announced in &self.slot.hazards.0[..self.used.get()] {
+        for announced in &self.record.hazards[..self.used.get()] {
             // Release: as in `announce`.
             announced.store(ptr::null_mut(), Ordering::Release);
         }
@@ -187,8 +178,8 @@ impl Retired {
         let ordered = barrier::heavy();
         let mut announced = Vec::with_capacity(64);
         if ordered {
-            for slot in slots() {
-                for announcement in &slot.hazards.0 {
+            for record in thread::records() {
+                for announcement in &record.hazards {
                     // Acquire pairs with the Release that withdraws or replaces the announcement: that thread's
                     // accesses come before the free.
                     let object = announcement.load(Ordering::Acquire);

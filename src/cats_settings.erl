@@ -18,6 +18,8 @@ pass() ->
     case cats_nif:configure({ReaderGroups, Registry, VmTerms}) of
         ok ->
             ok;
+        ?FAILED(not_built, _) ->
+            error({not_built, cats, {registry, Registry}});
         ?FAILED(Name, _) ->
             Settings = [{reader_groups, ReaderGroups}, {registry, Registry}, {vm_terms, VmTerms}],
             error({bad_setting, cats, lists:keyfind(Name, 1, Settings)})

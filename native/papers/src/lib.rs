@@ -1,10 +1,11 @@
-//! The structures that exist for comparison: those of the papers and of ETS. Each is an engine like the default ones, and none
-//! of those knows them.
+//! What exists for comparison: the structures of the papers and of ETS. Each engine is one like the default ones, and none of those
+//! knows them.
 
 pub mod avl;
 pub mod ca_tree;
 pub mod hazard;
 pub mod linear_hash;
+pub mod meta_tables;
 mod sequential;
 mod shared;
 pub mod skip_list;

@@ -16,7 +16,8 @@ struct Settings {
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
 /// `configure({ReaderGroups, Registry, VmTerms})`. The registry is `lock_free` or `locked`. The terms of the VM are read and made
-/// `in_place`, or all by `erl_nif`. Only the first call has an effect. Fails with the name of a setting that is wrong.
+/// `in_place`, or all by `erl_nif`. Only the first call has an effect. Fails with the name of a setting that is wrong,
+/// and with `not_built` if this build lacks the registry.
 pub fn configure(env: Env, &[settings]: &[Term; 1]) -> Result<Term, Failure> {
     let wrong = |name| move || Failure::Bad(env.atom(name));
     let &[groups, registry_kind, vm_terms] = env.tuple_elements(settings).ok_or_else(wrong("none"))? else {
@@ -29,7 +30,11 @@ pub fn configure(env: Env, &[settings]: &[Term; 1]) -> Result<Term, Failure> {
         .ok_or_else(wrong("reader_groups"))?;
     let locked = either(env, registry_kind, "lock_free", "locked").ok_or_else(wrong("registry"))?;
     let by_vm = either(env, vm_terms, "in_place", "erl_nif").ok_or_else(wrong("vm_terms"))?;
+    if locked && !cfg!(feature = "compared") {
+        return Err(wrong("not_built")());
+    }
     SETTINGS.get_or_init(|| {
+        #[cfg(feature = "compared")]
         if locked {
             registry().use_locks(groups);
         }

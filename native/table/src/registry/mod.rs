@@ -1,11 +1,12 @@
 //! All tables: by name, by owner, by fixing process.
 //!
-//! Names are resolved by one of two modules: [`lock_free`] or, for comparison, [`locked`]. Every change of a table's name, owner,
+//! Names are resolved by [`lock_free`], or by another [`Directory`], for comparison. Every change of a table's name, owner,
 //! heir, access or life takes a lock here for a moment. It is the lock of the part of the registry that the owner belongs to. A
 //! table whose owner is dead is dead for whoever asks by name, and whoever meets one completes what the owner's death demands:
 //! deletion, transfer to the heir, or a table without an owner until a process claims it.
 
 mod lock_free;
+#[cfg(feature = "compared")]
 mod locked;
 pub mod reaper;
 
@@ -26,7 +27,6 @@ use cats_sync::trace::{self, Event, Kind};
 use cats_sync::Busy;
 use cats_term::Block;
 use lock_free::LockFree;
-use locked::Locked;
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -78,6 +78,20 @@ struct Known(*const Table);
 unsafe impl Send for Known {}
 // SAFETY: as above.
 unsafe impl Sync for Known {}
+
+/// What can take the place of [`LockFree`]. All tables are in it, and calls by identifier look their table up too.
+trait Directory: Send + Sync {
+    /// Whether a table, found by its identifier, is there.
+    fn holds(&self, table: &Table) -> Result<bool, Busy>;
+    /// The table of a name.
+    fn find(&self, name: u64) -> Result<Option<Known>, Busy>;
+    /// Enters a table, by `name` too if there is one; false, and nothing done, if the name is taken.
+    fn enter(&self, table: &Table, name: Option<u64>) -> Result<bool, Busy>;
+    /// Kills a table and removes it, and its name if there is one.
+    fn remove(&self, table: &Table, name: Option<u64>) -> Result<(), Busy>;
+    /// Gives a table another name, unless that is taken.
+    fn rename(&self, table: &Table, name: u64) -> Result<bool, Busy>;
+}
 
 struct Member {
     table: Known,
@@ -200,7 +214,7 @@ pub struct Fixation {
 pub struct Registry {
     names: LockFree,
     /// In use in place of `names`, if it is there.
-    locked: OnceLock<Box<Locked>>,
+    other: OnceLock<Box<dyn Directory>>,
     parts: Box<[Part]>,
     /// By fixing process and serial number. Its lock is taken after that of a part.
     fixes: Exclusive<BTreeMap<(u64, u64), Known>>,
@@ -215,7 +229,7 @@ impl Registry {
     pub fn new(forget: fn(*const Table)) -> Option<Self> {
         Some(Self {
             names: LockFree::new()?,
-            locked: OnceLock::new(),
+            other: OnceLock::new(),
             parts: (0..PARTS).map(|_| Part::default()).collect(),
             fixes: Exclusive::default(),
             forget,
@@ -229,24 +243,24 @@ impl Registry {
 
     /// Keeps all tables in locked meta tables from now on, where the readers of a lock are divided into `reader_groups` groups. To
     /// be called before there is any table.
+    #[cfg(feature = "compared")]
     pub fn use_locks(&self, reader_groups: usize) {
         debug_assert!(self
             .parts
             .iter()
             .all(|part| part.0.with(|members| members.made) == Ok(0)));
-        self.locked.get_or_init(|| Box::new(Locked::new(reader_groups)));
+        self.other
+            .get_or_init(|| Box::new(locked::Locked::new(reader_groups)));
     }
 
     /// Whether tables are in locked meta tables.
     pub fn uses_locks(&self) -> bool {
-        self.locked.get().is_some()
+        self.other.get().is_some()
     }
 
-    /// Looks up a table that was found by its identifier, where that takes a lock.
+    /// Looks up a table that was found by its identifier, where there is another directory than that of names.
     pub(crate) fn holds(&self, table: &Table) -> Result<bool, Busy> {
-        self.locked
-            .get()
-            .map_or(Ok(true), |locked| locked.holds(table.serial()))
+        self.other.get().map_or(Ok(true), |other| other.holds(table))
     }
 
     /// The number of the part that a process belongs to. The lowest bits of a pid's word are a tag, those above count processes.
@@ -338,8 +352,8 @@ impl Registry {
     /// Makes a table findable, unless its name is taken.
     fn introduce(&self, guard: &Guard, table: &Table) -> Result<bool, Busy> {
         let name = table.options().named().then(|| table.name());
-        match (self.locked.get(), name) {
-            (Some(locked), name) => locked.enter(table, name),
+        match (self.other.get(), name) {
+            (Some(other), name) => other.enter(table, name),
             (None, Some(name)) => self.names.claim(guard, name, table),
             (None, None) => Ok(true),
         }
@@ -348,8 +362,8 @@ impl Registry {
     /// Makes a table dead, and lets nobody find it any more.
     fn kill(&self, guard: &Guard, table: &Table) -> Result<(), Busy> {
         let named = table.options().named();
-        match self.locked.get() {
-            Some(locked) => locked.remove(table, named.then(|| table.name()))?,
+        match self.other.get() {
+            Some(other) => other.remove(table, named.then(|| table.name()))?,
             None if named => self.names.remove(guard, table)?,
             None => table.kill(),
         }
@@ -358,9 +372,9 @@ impl Registry {
 
     /// The table that a name leads to.
     fn look_up(&self, guard: &Guard, name: u64) -> Result<Option<Known>, Busy> {
-        match self.locked.get() {
+        match self.other.get() {
             None => self.names.find(guard, name),
-            Some(locked) => locked.find(name),
+            Some(other) => other.find(name),
         }
     }
 
@@ -375,7 +389,7 @@ impl Registry {
         caller: u64,
         is_alive: impl FnOnce(u64) -> bool,
     ) -> Option<(&'g Table, Naming)> {
-        // With locked meta tables, no table is in such a place.
+        // With another directory, no table is in such a place.
         let (table, naming) = self.names.near(guard, name)?;
         let owner = table.owner();
         let is_open = table.is_simply_open(guard, right, operation, || caller == owner);
@@ -559,9 +573,9 @@ impl Registry {
                     table.set_name(name);
                     return Ok(true);
                 }
-                Ok(match self.locked.get() {
+                Ok(match self.other.get() {
                     None => self.names.rename(guard, table, name)?,
-                    Some(locked) => locked.rename(table, name)?,
+                    Some(other) => other.rename(table, name)?,
                 })
             })??;
             if renamed {

@@ -52,11 +52,10 @@ test-native: deps-test ## the tests of the Rust crates; builds the library that 
 	cd native && cargo build --locked --package cats-nif --features selftest,cats-term/test-host
 
 test-models: deps-test ## check models of the synchronisation with loom
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-sync --test models --test lock_models \
-	    --test linear_hash_model --test instant_model \
-	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-papers --test hazard_model --test skip_list_model \
-	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
+	cd native && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/loom sh -c '\
+	    cargo test --locked --profile models -p cats-sync --test models --test instant_model && \
+	    cargo test --locked --profile models -p cats-papers --test lock_models --test linear_hash_model \
+	        --test hazard_model --test skip_list_model'
 
 test-schedules: deps-test ## models of whole engines under random schedules, with shuttle
 	cd native && RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle sh -c '\

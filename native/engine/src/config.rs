@@ -1,7 +1,6 @@
 //! Configuration of engines: the options of a table, as far as an engine has a choice.
 
 use crate::structures::ca::Thresholds;
-use cats_sync::lock::{AnyLock, Delegation, Kind};
 use std::sync::OnceLock;
 
 /// Defines an enumeration whose values have names that users write.
@@ -80,20 +79,6 @@ pub const MAX_BUCKET_LOCKS: u32 = 32768;
 pub const DEFAULT_BUCKET_LOCKS: u32 = 64;
 
 impl Config {
-    /// Makes the configured table lock around `value`.
-    pub fn table_lock<T: Send + Sync>(&self, value: T) -> AnyLock<T> {
-        let kind = match (self.lock, self.delegate) {
-            (LockName::Rw, _) => Kind::Rw,
-            (LockName::DrMcs, _) => Kind::DrMcs,
-            (LockName::CcSynch, _) => Kind::CcSynch,
-            (LockName::Mrqd, Delegate::Wait) => Kind::Mrqd(Delegation::Wait),
-            (LockName::Mrqd, Delegate::Malloc) => Kind::Mrqd(Delegation::Malloc),
-            (LockName::Mrqd, Delegate::Copy) => Kind::Mrqd(Delegation::Copy),
-            (LockName::EtsPointer, _) => Kind::EtsPointer,
-        };
-        AnyLock::of(kind, value, if self.read_concurrency { self.reader_groups } else { 1 })
-    }
-
     /// The configured thresholds of adaptation.
     pub fn thresholds(&self) -> Thresholds {
         let default = Thresholds::default();

@@ -282,9 +282,9 @@ pub fn place_of(word: u64) -> u64 {
 /// nothing was done, and the caller may try again later. It holds no lock when it returns.
 ///
 /// Closures run under a lock, or may be repeated. So they are short, do not call back into the engine, and do not
-/// panic. The closures of `read`, `update`, `update_many` and `next` may run on another thread while the caller waits
-/// ([`cats_sync::lock`]). They may use everything that the caller has, even its guard. They must not depend on the
-/// current thread, as access to a process's terms does.
+/// panic. The closures of `read`, `update`, `update_many` and `next` may run on another thread while the caller waits.
+/// They may use everything that the caller has, even its guard. They must not depend on the current thread, as access
+/// to a process's terms does.
 pub trait Engine<S: Schema>: Send + Sync {
     /// Position of a scan.
     type Cursor: Cursor;

@@ -1,7 +1,7 @@
 //! `avl`: an AVL tree behind one lock, like `ordered_set` of ETS.
 //!
 //! Source: Klaftenegger, Sagonas, Winblad, "On the Scalability of the Erlang Term Storage", Erlang 2013: section 2 for
-//! the structure, sections 5.1.3 and 5.3 for the static stack. The lock is any of [`cats_sync::lock`].
+//! the structure, sections 5.1.3 and 5.3 for the static stack. The lock is any of [`crate::lock`].
 //!
 //! With a *static stack* a search leaves its path on a stack that belongs to the table, unless another thread is using
 //! it. Then a step from the last found key need not search. But all readers write that stack, and the resulting
@@ -10,6 +10,7 @@
 //! All operations of the traits are linearizable, with two exceptions. A call of `scan` is linearizable range by range,
 //! and `slot` is not linearizable.
 
+use crate::lock::{AnyLock, TableLock};
 use crate::sequential::{Avl as Balanced, Place, Tree, NODE};
 use crate::shared::by_range::{self, Position};
 use crate::shared::single::{self, Single};
@@ -17,7 +18,6 @@ use cats_engine::config::Config;
 use cats_engine::{Busy, Detached, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicBool, AtomicI64, Ordering::*};
-use cats_sync::lock::{AnyLock, TableLock};
 use std::cell::UnsafeCell;
 
 /// See the module's documentation.
@@ -109,7 +109,7 @@ impl<S: OrderedSchema> Avl<S> {
             stack: config.static_stack.then(Stack::default),
         };
         Some(Self {
-            lock: config.table_lock(contents),
+            lock: AnyLock::configured(config, contents),
             schema,
             count: AtomicI64::new(0),
         })

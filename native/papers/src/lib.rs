@@ -2,12 +2,15 @@
 //! knows them.
 
 pub mod avl;
+pub mod bucket_lock;
 pub mod ca_tree;
 pub mod hazard;
 pub mod linear_hash;
+pub mod lock;
 pub mod meta_tables;
 mod sequential;
 mod shared;
 pub mod skip_list;
+pub mod stat_rw_lock;
 pub mod std_hash;
 mod thread;

@@ -7,8 +7,8 @@
 //! A table's names are changed under the caller's lock for it, and under the locks of all places concerned. The main table's come
 //! before the name table's, in the order of their indices. `Busy` means that nothing was done.
 
-use cats_sync::lock::rw::Rw;
-use cats_sync::lock::TableLock;
+use crate::lock::rw::Rw;
+use crate::lock::TableLock;
 use cats_sync::Busy;
 use std::collections::HashMap;
 

@@ -4,7 +4,7 @@
 //! which uses C++'s `std::unordered_set`. Here it is hashbrown, the table inside `std::collections::HashMap`. It is a
 //! Swiss table: open addressing, with seven bits of the hash for each slot, sixteen of which are compared at once. Its
 //! own interface is used, as that of `HashMap` has no lookup by a probe whose equality the schema decides. The lock is
-//! any of [`cats_sync::lock`].
+//! any of [`crate::lock`].
 //!
 //! The table itself has no stable traversal order. The value that the table gets as the hash provides one. The entries
 //! are divided into *bins* by the first bits of their place in traversal order (`cats_engine::linear`), with about
@@ -15,13 +15,13 @@
 //! or removal moves some bins, in order. Bins before `Map::moved` are in the new table, the others in the old one.
 //! Only the allocation happens at once. It writes one byte for each slot.
 
+use crate::lock::{AnyLock, TableLock};
 use crate::shared::single::{self, Single};
 use cats_engine::config::Config;
 use cats_engine::linear::{self, behind, position, First, Position};
 use cats_engine::{hash_of, mix, Busy, Detached, Engine, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicUsize, Ordering};
-use cats_sync::lock::{AnyLock, TableLock};
 use hashbrown::hash_table::{Entry as Place, IntoIter};
 use hashbrown::HashTable;
 
@@ -316,7 +316,7 @@ impl<S: Schema> StdHash<S> {
         let map = Map::new(schema)?;
         let (bins, bytes) = (map.bins(), map.bytes());
         Some(Self {
-            lock: config.table_lock(map),
+            lock: AnyLock::configured(config, map),
             bins: AtomicUsize::new(bins),
             bytes: AtomicUsize::new(bytes),
         })

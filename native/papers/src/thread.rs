@@ -13,6 +13,10 @@ const CHUNK: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 /// What other threads may read of a thread. Aligned to a pair of cache lines, so that no two threads write to the same pair.
 #[repr(align(128))]
 pub(crate) struct Record {
+    /// The lock under which the thread is reading. See [`crate::lock::ets_pointer`]. Only the owner writes it.
+    pub ets_pointer: AtomicPtr<()>,
+    /// The thread's spare queue node. See [`crate::lock::cc_synch`]. Only the owner uses it.
+    pub combining_node: AtomicPtr<()>,
     /// What the thread has announced to [`crate::hazard`]. Only the owner writes it.
     pub hazards: [AtomicPtr<u8>; HAZARDS],
 }
@@ -56,6 +60,8 @@ pub(crate) fn own(guard: &Guard) -> &'static Record {
 fn add(link: &AtomicPtr<Chunk>) -> &'static Chunk {
     let new = Box::into_raw(Box::new(Chunk {
         records: std::array::from_fn(|_| Record {
+            ets_pointer: AtomicPtr::new(ptr::null_mut()),
+            combining_node: AtomicPtr::new(ptr::null_mut()),
             hazards: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         }),
         next: AtomicPtr::new(ptr::null_mut()),

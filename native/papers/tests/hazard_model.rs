@@ -2,9 +2,9 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-papers --test hazard_model`.
 #![cfg(loom)]
 
+use cats_papers::hazard::{Hazards, Link, Retired};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering};
-use cats_papers::hazard::{Hazards, Link, Retired};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;

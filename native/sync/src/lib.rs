@@ -2,24 +2,20 @@
 //!
 //! This crate does not know terms or the Erlang VM. All atomics come through [`facade`], so that a model checker can
 //! replace them. No function parks a thread. A wait spins for a bounded time and then returns [`Busy`]. Then the caller
-//! lets its scheduler run other processes before it tries again. One exception: in the queues of some [`lock`]s a
-//! thread waits for its turn, and yields the processor meanwhile.
+//! lets its scheduler run other processes before it tries again.
 
 pub mod backoff;
 pub mod barrier;
-pub mod bucket_lock;
 pub mod cache_line;
 pub mod clock;
 pub mod epoch;
 pub mod events;
 pub mod facade;
-pub mod lock;
 pub mod probe;
 pub mod recorder;
 pub mod seqlock;
 pub mod slab;
 pub mod stat_lock;
-pub mod stat_rw_lock;
 pub mod stripes;
 pub mod tally;
 mod thread;

@@ -25,10 +25,6 @@ pub(crate) struct Slot {
     /// The pages from which the thread allocates. Used and raided like the bag.
     #[cfg(not(any(loom, shuttle)))]
     pub heap: crate::slab::Heap,
-    /// The lock under which the thread is reading. See [`crate::lock::ets_pointer`].
-    pub ets_pointer: AtomicPtr<()>,
-    /// The thread's spare queue node. See [`crate::lock::cc_synch`]. Only the owner uses it.
-    pub combining_node: AtomicPtr<crate::lock::cc_synch::Node>,
     pub index: usize,
     /// The recorder of the table on which the thread's last recorded call was, and the process that made it. See [`crate::recorder`].
     recorder: AtomicU64,
@@ -142,8 +138,6 @@ fn claim() -> &'static Slot {
         raided: AtomicBool::new(false),
         #[cfg(not(any(loom, shuttle)))]
         heap: crate::slab::Heap::new(),
-        ets_pointer: AtomicPtr::new(ptr::null_mut()),
-        combining_node: AtomicPtr::new(ptr::null_mut()),
         // Relaxed: only uniqueness matters.
         index: NUMBER.fetch_add(1, Ordering::Relaxed),
         recorder: AtomicU64::new(0),

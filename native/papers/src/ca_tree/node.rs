@@ -1,9 +1,9 @@
 //! Nodes of a contention adapting tree.
 
 use crate::sequential::{Balance, Tree};
+use crate::stat_rw_lock::StatRwLock;
 use cats_sync::cache_line::CacheLine;
 use cats_sync::facade::{AtomicBool, AtomicI64, AtomicPtr, Ordering::*};
-use cats_sync::stat_rw_lock::StatRwLock;
 use cats_sync::version_lock::VersionLock;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;

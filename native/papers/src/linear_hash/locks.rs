@@ -7,10 +7,10 @@
 //! of a split, because there are never more locks than buckets. Only the holder of the table lock for writing replaces
 //! the array.
 
-use cats_sync::bucket_lock::BucketLock;
+use crate::bucket_lock::BucketLock;
+use crate::lock::read_indicator::ReadIndicator;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicUsize, Ordering};
-use cats_sync::lock::read_indicator::ReadIndicator;
 use cats_sync::slab;
 use std::ptr::NonNull;
 

@@ -4,9 +4,9 @@
 use super::chain::{Place, Spare};
 use super::locks::lock_of;
 use super::{to_write, LinearHash, Locking, MANY};
+use crate::bucket_lock::BucketLock;
 use cats_engine::linear::position;
 use cats_engine::{hash_of, Busy, Entry, Locked, Schema, Step};
-use cats_sync::bucket_lock::BucketLock;
 use cats_sync::epoch::Guard;
 
 /// The keys of one multi-key operation, all locked.

@@ -29,14 +29,14 @@ mod many;
 mod resize;
 mod traverse;
 
+use crate::bucket_lock::{BucketLock, Reading, Writing};
+use crate::lock::rw::Rw;
+use crate::lock::TableLock;
 use cats_engine::config::{BucketLocks, Config};
 use cats_engine::linear::{Position, Size};
 use cats_engine::{hash_of, Busy, Engine, Entry, Locked, Schema, Step};
-use cats_sync::bucket_lock::{BucketLock, Reading, Writing};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicBool, AtomicUsize, Ordering};
-use cats_sync::lock::rw::Rw;
-use cats_sync::lock::TableLock;
 use chain::{Chain, Place, Spare};
 use directory::Directory;
 use locks::{lock_of, Locks};

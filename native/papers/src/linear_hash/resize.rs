@@ -6,8 +6,8 @@
 use super::chain::Chain;
 use super::locks::lock_of;
 use super::{directory, to_write, LinearHash, Locking};
+use crate::bucket_lock::BucketLock;
 use cats_engine::{hash_of, Schema};
-use cats_sync::bucket_lock::BucketLock;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 

@@ -6,8 +6,8 @@
 //! use it at once. The lock orders the call, the section and the return, so each thread sees what the other did with
 //! it.
 
+use crate::lock::{AnyLock, Operation, TableLock};
 use cats_engine::{Busy, Detached, Entry, Settle, Step};
-use cats_sync::lock::{AnyLock, Operation, TableLock};
 
 /// Captures or results of a critical section that another thread may run.
 struct Lent<T>(T);

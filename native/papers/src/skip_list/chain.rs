@@ -10,9 +10,9 @@
 use super::node::Node;
 use super::search::{self, Target};
 use super::{SkipList, Sought, ATTEMPTS};
+use crate::hazard::{self, Hazards};
 use cats_engine::{Busy, Cursor, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
-use crate::hazard::{self, Hazards};
 use smallvec::SmallVec;
 
 /// The most nodes of a chain behind its first.

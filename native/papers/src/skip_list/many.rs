@@ -5,9 +5,9 @@
 use super::node::Held;
 use super::write::carry_out;
 use super::SkipList;
+use crate::hazard::Hazards;
 use cats_engine::{Busy, Entry, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
-use crate::hazard::Hazards;
 use std::cmp::Ordering;
 
 /// The locked keys.

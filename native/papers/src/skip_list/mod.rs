@@ -47,11 +47,11 @@ mod write;
 
 pub use chain::Position;
 
+use crate::hazard::{Hazards, Retired};
 use cats_engine::config::Config;
 use cats_engine::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
-use crate::hazard::{Hazards, Retired};
 use cats_sync::stripes::Stripes;
 use node::{Held, Node};
 use std::cell::Cell;

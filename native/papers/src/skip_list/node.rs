@@ -6,9 +6,9 @@
 //! readers need no consistent view of them.
 
 use super::Sought;
+use crate::hazard::Link;
 use cats_engine::{Entry, OrderedSchema};
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*, Witness};
-use crate::hazard::Link;
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
 use cats_sync::Busy;

@@ -8,8 +8,8 @@
 
 use super::node::{Node, LEVELS};
 use super::{SkipList, Sought, ATTEMPTS};
-use cats_engine::{Busy, OrderedSchema};
 use crate::hazard::Hazards;
+use cats_engine::{Busy, OrderedSchema};
 use std::cmp::Ordering;
 
 /// The hazard slots that searches use, from 0 on.

@@ -3,10 +3,10 @@
 use super::node::{Held, Node, LEVELS};
 use super::search::{Found, Target};
 use super::{free_retired, random_height, SkipList, Sought, ATTEMPTS};
+use crate::hazard::Hazards;
 use cats_engine::{Busy, Entry, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
-use crate::hazard::Hazards;
 use cats_sync::slab;
 use smallvec::SmallVec;
 use std::marker::PhantomData;

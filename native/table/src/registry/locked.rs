@@ -38,8 +38,7 @@ impl Directory for Locked {
     }
 
     fn rename(&self, table: &Table, name: u64) -> Result<bool, Busy> {
-        self.0
-            .rename(Known(table), table.name(), name, || table.set_name(name))
+        self.0.rename(Known(table), table.name(), name, || table.set_name(name))
     }
 }
 

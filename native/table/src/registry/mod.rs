@@ -249,8 +249,7 @@ impl Registry {
             .parts
             .iter()
             .all(|part| part.0.with(|members| members.made) == Ok(0)));
-        self.other
-            .get_or_init(|| Box::new(locked::Locked::new(reader_groups)));
+        self.other.get_or_init(|| Box::new(locked::Locked::new(reader_groups)));
     }
 
     /// Whether tables are in locked meta tables.

@@ -2,8 +2,8 @@
 //! those of other threads. There are two threads. With three, two could spin alternately for ever under the checker.
 
 use crate::{all, check, make, patiently, read, write, Watched};
-use cats_sync::lock::cc_synch::CcSynch;
-use cats_sync::lock::TableLock;
+use cats_papers::lock::cc_synch::CcSynch;
+use cats_papers::lock::TableLock;
 use loom::sync::Arc;
 use loom::thread;
 

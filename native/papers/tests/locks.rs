@@ -2,7 +2,7 @@
 //! keeps the order of one thread's operations, detached or not.
 #![cfg(not(loom))]
 
-use cats_sync::lock::{AnyLock, Kind, TableLock};
+use cats_papers::lock::{AnyLock, Kind, TableLock};
 use cats_sync::Busy;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};

@@ -9,9 +9,9 @@
 //! the group in which it arrived.
 
 use super::{Line, Queued, PATIENCE, SPINS};
-use crate::epoch::slot_index;
-use crate::facade::{spin_loop, store_load_fence, AtomicUsize, Ordering};
-use crate::Busy;
+use cats_sync::epoch::slot_index;
+use cats_sync::facade::{spin_loop, store_load_fence, AtomicUsize, Ordering};
+use cats_sync::Busy;
 use std::marker::PhantomData;
 
 /// See the module's documentation.

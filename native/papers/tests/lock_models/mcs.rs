@@ -2,7 +2,7 @@
 //! three.
 
 use crate::{all, patiently, Watched};
-use cats_sync::lock::mcs::Mcs;
+use cats_papers::lock::mcs::Mcs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// With the number of sections that ran, which the checker does not track.

@@ -12,7 +12,7 @@
 
 use super::call::{contain, uncontain};
 use super::{Line, Operation, Queued};
-use crate::facade::{AtomicBool, AtomicU64, Ordering};
+use cats_sync::facade::{AtomicBool, AtomicU64, Ordering};
 use std::marker::PhantomData;
 
 /// Words of the buffer: 4096 bytes.

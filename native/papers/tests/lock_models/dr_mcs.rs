@@ -1,8 +1,8 @@
 //! DR-MCS: the store-load pair, and the wait for readers that a writer omits if the lock was handed over to it.
 
 use crate::{all, make, read, Watched};
-use cats_sync::lock::dr_mcs::DrMcs;
-use cats_sync::lock::TableLock;
+use cats_papers::lock::dr_mcs::DrMcs;
+use cats_papers::lock::TableLock;
 
 crate::models!(DrMcs<Watched>, 3, 3, 2);
 

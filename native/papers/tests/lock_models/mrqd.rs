@@ -2,8 +2,8 @@
 //! thread ran them.
 
 use crate::{all, make, patiently, read, write, Watched};
-use cats_sync::lock::mrqd::{Delegation, Mrqd};
-use cats_sync::lock::TableLock;
+use cats_papers::lock::mrqd::{Delegation, Mrqd};
+use cats_papers::lock::TableLock;
 
 type Lock = Mrqd<Watched>;
 

@@ -10,8 +10,8 @@
 
 use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{Line, TableLock, SPINS};
-use crate::facade::{spin_loop, AtomicBool, Ordering};
-use crate::Busy;
+use cats_sync::facade::{spin_loop, AtomicBool, Ordering};
+use cats_sync::Busy;
 use std::cell::UnsafeCell;
 
 /// See the module's documentation.

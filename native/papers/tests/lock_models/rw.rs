@@ -1,6 +1,6 @@
 //! The readers-writer lock with reader groups.
 
 use crate::Watched;
-use cats_sync::lock::rw::Rw;
+use cats_papers::lock::rw::Rw;
 
 crate::models!(Rw<Watched>, 3, 3, 2);

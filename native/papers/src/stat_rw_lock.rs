@@ -6,9 +6,9 @@
 //! Used only in exclusive mode, it is the plain statistics lock. A waiting writer keeps new readers out, so writers do
 //! not starve. A writer that has just given up also keeps them out, until a reader has waited in vain for it.
 
-use crate::facade::{spin_loop, AtomicU64, Ordering};
-use crate::stat_lock::Statistic;
-use crate::{events, Busy};
+use cats_sync::facade::{spin_loop, AtomicU64, Ordering};
+use cats_sync::stat_lock::Statistic;
+use cats_sync::{events, Busy};
 use std::ptr;
 
 /// How often a waiter tries to get a held lock before it gives up: as for a version lock.

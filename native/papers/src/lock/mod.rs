@@ -26,7 +26,7 @@
 //! run after the call has returned. But it runs before any later section of the same lock on any thread, so nobody can
 //! see the delay.
 //!
-//! A helper runs other threads' sections only during a call of its own. So it is pinned ([`crate::epoch`]) if it was
+//! A helper runs other threads' sections only during a call of its own. So it is pinned ([`cats_sync::epoch`]) if it was
 //! pinned when it called. No section remains when the last caller has left.
 //!
 //! # Waiting
@@ -52,8 +52,8 @@ pub mod rw;
 pub use any::{AnyLock, Kind};
 pub use mrqd::Delegation;
 
-use crate::facade::{spin_loop, yield_now};
-use crate::Busy;
+use cats_sync::facade::{spin_loop, yield_now};
+use cats_sync::Busy;
 use std::ops::Deref;
 
 /// How often a waiter that may leave tries before it does: as for a version lock.

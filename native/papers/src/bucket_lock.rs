@@ -9,10 +9,10 @@
 //! announces itself, after which no reader gets in. Then it waits for the readers to leave. The lock is not recursive.
 //! Writers may overtake a reader any number of times.
 
-use crate::cache_line::{self, CacheLine};
-use crate::facade::{spin_loop, AtomicI32, AtomicI64, AtomicUsize, Ordering};
 use crate::lock::read_indicator::{Arrival, ReadIndicator};
-use crate::{events, Busy};
+use cats_sync::cache_line::{self, CacheLine};
+use cats_sync::facade::{spin_loop, AtomicI32, AtomicI64, AtomicUsize, Ordering};
+use cats_sync::{events, Busy};
 use std::ptr;
 
 /// How often a waiter tries before it gives up: as for a version lock.

@@ -3,7 +3,7 @@
 //! Source: Fatourou, Kallimanis, "Revisiting the combining synchronization technique", PPoPP 2012.
 //!
 //! The queue always ends in a node without a section. A caller appends a fresh node and writes its section into the
-//! former last node, which it then owns. So nodes pass from thread to thread. Each thread keeps one in its thread slot.
+//! former last node, which it then owns. So nodes pass from thread to thread. Each thread keeps one in its record.
 //! There is no shared mode, so reads are combined too.
 //!
 //! Other threads do not run a section that must stay on its thread. The combiner makes the thread of that section the
@@ -11,9 +11,10 @@
 
 use super::call::{contain, uncontain, Call};
 use super::{Line, Queued, TableLock};
-use crate::epoch::pin;
-use crate::facade::{AtomicBool, AtomicPtr, Ordering};
-use crate::Busy;
+use crate::thread::own;
+use cats_sync::epoch::pin;
+use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering};
+use cats_sync::Busy;
 use std::cell::UnsafeCell;
 use std::ptr;
 
@@ -30,7 +31,7 @@ struct Request {
 
 /// A node of the queue.
 #[repr(align(128))]
-pub(crate) struct Node {
+struct Node {
     /// The owner writes it before it sets `next`. The combiner reads it after it has read `next`.
     request: UnsafeCell<Request>,
     next: AtomicPtr<Node>,
@@ -83,9 +84,9 @@ unsafe fn run_call<T, F: FnOnce(&mut T) -> R, R>(value: &mut T, call: *const ())
 /// Takes this thread's spare node.
 fn take_node() -> *mut Node {
     let guard = pin();
-    let spare = &guard.slot().combining_node;
-    // Relaxed, here and below: only the slot's owner uses it.
-    let node = spare.load(Ordering::Relaxed);
+    let spare = &own(&guard).combining_node;
+    // Relaxed, here and below: only the record's owner uses it.
+    let node: *mut Node = spare.load(Ordering::Relaxed).cast();
     if node.is_null() {
         return Node::boxed();
     }
@@ -96,9 +97,9 @@ fn take_node() -> *mut Node {
 /// Keeps a node, which this thread owns, for the next call.
 fn keep_node(node: *mut Node) {
     let guard = pin();
-    let spare = &guard.slot().combining_node;
-    let other = spare.load(Ordering::Relaxed);
-    spare.store(node, Ordering::Relaxed);
+    let spare = &own(&guard).combining_node;
+    let other: *mut Node = spare.load(Ordering::Relaxed).cast();
+    spare.store(node.cast(), Ordering::Relaxed);
     if !other.is_null() {
         // SAFETY: this thread owns it, and it is in no queue.
         drop(unsafe { Box::from_raw(other) });

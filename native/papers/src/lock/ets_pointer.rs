@@ -9,10 +9,10 @@
 
 use super::read_indicator::Barrier;
 use super::{Line, TableLock, PATIENCE, SPINS};
-use crate::epoch::{pin, Guard};
-use crate::facade::{fence, spin_loop, store_load_fence, AtomicBool, AtomicPtr, Ordering};
-use crate::thread::slots;
-use crate::Busy;
+use crate::thread::{own, records};
+use cats_sync::epoch::{pin, Guard};
+use cats_sync::facade::{fence, spin_loop, store_load_fence, AtomicBool, AtomicPtr, Ordering};
+use cats_sync::Busy;
 use std::cell::UnsafeCell;
 use std::ptr;
 
@@ -60,7 +60,7 @@ impl<T> EtsPointer<T> {
 
     #[inline]
     fn announce(&self, guard: &Guard) -> Announced<'_> {
-        let pointer = &guard.slot().ets_pointer;
+        let pointer = &own(guard).ets_pointer;
         debug_assert!(
             pointer.load(Ordering::Relaxed).is_null(),
             "a thread reads one table at a time"
@@ -74,7 +74,7 @@ impl<T> EtsPointer<T> {
     fn is_read(&self) -> bool {
         // SeqCst: the loads of the writer's store-load pair. The Acquire part pairs with the Release that withdraws an
         // announcement.
-        slots().any(|slot| slot.ets_pointer.load(Ordering::SeqCst) == self.name())
+        records().any(|record| record.ets_pointer.load(Ordering::SeqCst) == self.name())
     }
 
     #[inline]
@@ -91,8 +91,8 @@ impl<T> EtsPointer<T> {
                     .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
                     .is_ok()
             {
-                // Also a store-load pair with the registration of threads: a thread whose slot is not found below sees
-                // the writer.
+                // Also a store-load pair with the making of records: a thread whose record is not found below sees the
+                // writer.
                 fence(Ordering::SeqCst);
                 held = Some(Held(&self.writer));
             }
@@ -117,7 +117,7 @@ impl<T: Send + Sync> TableLock<T> for EtsPointer<T> {
 
     #[inline]
     fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
-        // While pinned, the thread keeps its slot.
+        // While pinned, the thread keeps its record.
         let guard = pin();
         let mut raised = None;
         for spin in 0..SPINS {

@@ -6,7 +6,8 @@ use super::ets_pointer::EtsPointer;
 use super::mrqd::{Delegation, Mrqd};
 use super::rw::Rw;
 use super::{Operation, TableLock};
-use crate::Busy;
+use cats_engine::config::{Config, Delegate, LockName};
+use cats_sync::Busy;
 
 /// The kinds of locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,6 +65,28 @@ impl<T: Send + Sync> AnyLock<T> {
             Kind::Mrqd(delegation) => Self::Mrqd(Mrqd::with_delegation(value, groups, delegation)),
             Kind::EtsPointer => Self::EtsPointer(EtsPointer::new(value, groups)),
         }
+    }
+
+    /// A free lock of the configured kind.
+    pub fn configured(config: &Config, value: T) -> Self {
+        let kind = match (config.lock, config.delegate) {
+            (LockName::Rw, _) => Kind::Rw,
+            (LockName::DrMcs, _) => Kind::DrMcs,
+            (LockName::CcSynch, _) => Kind::CcSynch,
+            (LockName::Mrqd, Delegate::Wait) => Kind::Mrqd(Delegation::Wait),
+            (LockName::Mrqd, Delegate::Malloc) => Kind::Mrqd(Delegation::Malloc),
+            (LockName::Mrqd, Delegate::Copy) => Kind::Mrqd(Delegation::Copy),
+            (LockName::EtsPointer, _) => Kind::EtsPointer,
+        };
+        Self::of(
+            kind,
+            value,
+            if config.read_concurrency {
+                config.reader_groups
+            } else {
+                1
+            },
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! The table lock made of ETS pointers.
 
 use crate::Watched;
-use cats_sync::lock::ets_pointer::EtsPointer;
+use cats_papers::lock::ets_pointer::EtsPointer;
 
 crate::models!(EtsPointer<Watched>, 3, 3, 2);

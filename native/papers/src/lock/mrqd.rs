@@ -13,8 +13,8 @@ use super::call::{contain, uncontain, Call};
 use super::qd::{DelegationQueue, LONGEST};
 use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{Line, Operation, Queued, TableLock, SPINS};
-use crate::facade::{spin_loop, AtomicBool, Ordering};
-use crate::Busy;
+use cats_sync::facade::{spin_loop, AtomicBool, Ordering};
+use cats_sync::Busy;
 use std::cell::UnsafeCell;
 use std::ptr;
 

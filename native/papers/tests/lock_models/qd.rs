@@ -7,8 +7,8 @@
 //! The buffer has 7 words here: two records of 3.
 
 use crate::{all, check, Watched};
+use cats_papers::lock::qd::DelegationQueue;
 use cats_sync::facade::{AtomicBool, AtomicU64, Ordering};
-use cats_sync::lock::qd::DelegationQueue;
 use loom::sync::Arc;
 use loom::thread;
 

@@ -1,5 +1,5 @@
 //! Models of the locks, a file for each, checked exhaustively under the weak memory model, up to a bound on
-//! preemptions. Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test lock_models`.
+//! preemptions. Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-papers --test lock_models`.
 #![cfg(loom)]
 
 mod cc_synch;
@@ -10,7 +10,7 @@ mod mrqd;
 mod qd;
 mod rw;
 
-use cats_sync::lock::TableLock;
+use cats_papers::lock::TableLock;
 use cats_sync::Busy;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -10,8 +10,8 @@
 //! queue frees it.
 
 use super::{Line, Queued, SPINS};
-use crate::facade::{spin_loop, AtomicPtr, AtomicU8, AtomicUsize, Ordering, Witness};
-use crate::Busy;
+use cats_sync::facade::{spin_loop, AtomicPtr, AtomicU8, AtomicUsize, Ordering, Witness};
+use cats_sync::Busy;
 use std::ptr;
 
 /// The most abandoned nodes in a queue. While there are more, no thread queues. So skipping them takes microseconds at

@@ -1,15 +1,15 @@
 //! Models of the engine `linear_hash` with the real locks, small enough for all interleavings. Run by
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test linear_hash_model`.
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-papers --test linear_hash_model`.
 //!
 //! - One is of the bucket lock itself.
 //! - One is of a bucket that is split and merged concurrently with readers and writers.
 //! - One is of the replacement of the array of bucket locks.
 #![cfg(loom)]
 
-use cats_sync::bucket_lock::BucketLock;
+use cats_papers::bucket_lock::BucketLock;
+use cats_papers::lock::rw::Rw;
+use cats_papers::lock::TableLock;
 use cats_sync::facade::{yield_now, AtomicUsize, Ordering};
-use cats_sync::lock::rw::Rw;
-use cats_sync::lock::TableLock;
 use cats_sync::Busy;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -11,8 +11,8 @@
 use super::mcs::Mcs;
 use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{TableLock, SPINS};
-use crate::facade::{spin_loop, AtomicBool, Ordering};
-use crate::Busy;
+use cats_sync::facade::{spin_loop, AtomicBool, Ordering};
+use cats_sync::Busy;
 use std::cell::UnsafeCell;
 
 /// See the module's documentation.

@@ -8,9 +8,10 @@ use cats_bench::immediates::Immediates;
 use cats_engine::ca::Ca;
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName};
 use cats_engine::hash::Hash;
-use cats_engine::{mix, Detached, Engine, Entry, Step};
+use cats_engine::{mix, Engine, Entry, Step};
 use cats_papers::avl::Avl;
 use cats_papers::ca_tree::{CaAvl, CaTreap};
+use cats_papers::detaching::{Detached, Detaching};
 use cats_papers::linear_hash::LinearHash;
 use cats_papers::skip_list::SkipList;
 use cats_papers::std_hash::StdHash;
@@ -41,11 +42,7 @@ struct Ours<E>(E);
 
 impl<E: Engine<Immediates>> Map for Ours<E> {
     fn insert(&self, key: u64) {
-        let entry = Entry {
-            key: key << 4 | 15,
-            body: key << 4 | 15,
-        };
-        self.write(key, Step::Put(entry));
+        self.write(key, put(key));
     }
     fn lookup(&self, key: u64) -> bool {
         patiently(|| self.0.read(&epoch::pin(), &key, |found| found.map(|entry| entry.body))).is_some()
@@ -56,12 +53,28 @@ impl<E: Engine<Immediates>> Map for Ours<E> {
 }
 
 impl<E: Engine<Immediates>> Ours<E> {
-    /// Carries out a step, or leaves it to another thread where the engine can.
     fn write(&self, key: u64, step: Step) {
-        if !self.0.detaches() {
-            patiently(|| self.0.update(&epoch::pin(), &key, |_| (step, ())));
-            return;
-        }
+        patiently(|| self.0.update(&epoch::pin(), &key, |_| (step, ())));
+    }
+}
+
+/// One that leaves steps to other threads.
+struct Delegating<E>(Ours<E>);
+
+impl<E: Engine<Immediates> + Detaching> Map for Delegating<E> {
+    fn insert(&self, key: u64) {
+        self.write(key, put(key));
+    }
+    fn lookup(&self, key: u64) -> bool {
+        self.0.lookup(key)
+    }
+    fn delete(&self, key: u64) {
+        self.write(key, Step::Remove);
+    }
+}
+
+impl<E: Engine<Immediates> + Detaching> Delegating<E> {
+    fn write(&self, key: u64, step: Step) {
         let update = Detached {
             step,
             key: Entry {
@@ -72,7 +85,23 @@ impl<E: Engine<Immediates>> Ours<E> {
             context: std::ptr::null(),
         };
         // SAFETY: the engine outlives all threads, and there is nothing to settle.
-        patiently(|| unsafe { self.0.detach(&epoch::pin(), update) });
+        patiently(|| unsafe { self.0 .0.detach(&epoch::pin(), update) });
+    }
+}
+
+/// The step that inserts a key.
+fn put(key: u64) -> Step {
+    Step::Put(Entry {
+        key: key << 4 | 15,
+        body: key << 4 | 15,
+    })
+}
+
+/// An engine, which leaves steps to other threads if it can.
+fn ours<E: Engine<Immediates> + Detaching + 'static>(engine: E) -> Box<dyn Map> {
+    match engine.detaches() {
+        true => Box::new(Delegating(Ours(engine))),
+        false => Box::new(Ours(engine)),
     }
 }
 
@@ -182,10 +211,12 @@ fn rows() -> Vec<Row> {
     }
     row!("ca", "-", Ours(Ca::new(Immediates)));
     for (lock, config) in locks.clone() {
-        row!("std_hash", lock, Ours(StdHash::new(Immediates, &config).expect(some)));
+        let make = move || ours(StdHash::new(Immediates, &config).expect(some));
+        rows.push(Row("std_hash", lock, Box::new(make)));
     }
     for (lock, config) in locks {
-        row!("avl", lock, Ours(Avl::new(Immediates, &config).expect(some)));
+        let make = move || ours(Avl::new(Immediates, &config).expect(some));
+        rows.push(Row("avl", lock, Box::new(make)));
     }
     let config = Config {
         static_stack: true,

@@ -10,12 +10,13 @@
 //! All operations of the traits are linearizable, with two exceptions. A call of `scan` is linearizable range by range,
 //! and `slot` is not linearizable.
 
+use crate::detaching::{Detached, Detaching};
 use crate::lock::{AnyLock, TableLock};
 use crate::sequential::{Avl as Balanced, Place, Tree, NODE};
 use crate::shared::by_range::{self, Position};
 use crate::shared::single::{self, Single};
 use cats_engine::config::Config;
-use cats_engine::{Busy, Detached, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
+use cats_engine::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicBool, AtomicI64, Ordering::*};
 use std::cell::UnsafeCell;
@@ -153,6 +154,18 @@ impl<S: OrderedSchema> Single for Avl<S> {
     }
 }
 
+impl<S: OrderedSchema> Detaching for Avl<S> {
+    #[inline]
+    fn detaches(&self) -> bool {
+        self.lock.detaches()
+    }
+
+    unsafe fn detach(&self, _: &Guard, update: Detached) -> Result<(), Busy> {
+        // SAFETY: the caller's promise.
+        unsafe { single::detach(self, update) }
+    }
+}
+
 impl<S: OrderedSchema> Engine<S> for Avl<S> {
     type Cursor = Position<S::Key>;
 
@@ -186,16 +199,6 @@ impl<S: OrderedSchema> Engine<S> for Avl<S> {
                 probes,
             })
         })
-    }
-
-    #[inline]
-    fn detaches(&self) -> bool {
-        self.lock.detaches()
-    }
-
-    unsafe fn detach(&self, _: &Guard, update: Detached) -> Result<(), Busy> {
-        // SAFETY: the caller's promise.
-        unsafe { single::detach(self, update) }
     }
 
     /// In ascending order.
@@ -320,9 +323,12 @@ mod tests {
                     use super::*;
                     // One type for all configurations, so that the suite is compiled once.
                     const MAKE: &dyn Fn() -> Avl<TestSchema> = &|| make($make);
-                    cats_engine::testing::conformance::suite!(MAKE);
+                    cats_engine::testing::conformance::suite!(MAKE, crate::testing::leave(&MAKE()));
                     cats_engine::testing::conformance::ordered_suite!(MAKE);
-                    cats_engine::testing::conformance::tests!(MAKE, detached_steps_are_seen);
+                    #[test]
+                    fn detached_steps_are_seen() {
+                        crate::testing::detached_steps_are_seen(MAKE)
+                    }
                 }
             )*
         };

@@ -4,6 +4,7 @@
 pub mod avl;
 pub mod bucket_lock;
 pub mod ca_tree;
+pub mod detaching;
 pub mod hazard;
 pub mod linear_hash;
 pub mod lock;
@@ -13,4 +14,6 @@ mod shared;
 pub mod skip_list;
 pub mod stat_rw_lock;
 pub mod std_hash;
+#[cfg(test)]
+mod testing;
 mod thread;

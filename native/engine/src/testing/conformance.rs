@@ -4,9 +4,7 @@
 //! uses `ordered_suite!`. Keys are numbers. The number decides whether its key is an immediate, a hashed key, or a key
 //! that shares its hash with others. Values contain a check, so that a torn read is detected.
 
-use crate::{
-    hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Origin, Range, Schema, Step, Trail,
-};
+use crate::{hash_of, mix, Busy, Engine, Entry, OrderedEngine, OrderedSchema, Origin, Range, Schema, Step, Trail};
 use cats_sync::epoch::{self, Guard};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -610,7 +608,7 @@ impl Random {
 
 /// Calls `work` repeatedly on `threads` threads until the time is up. `work` gets the thread's number and random
 /// numbers.
-fn crowd(threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
+pub fn crowd(threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
     let end = Instant::now() + Duration::from_millis(stress_ms());
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -666,74 +664,6 @@ pub fn own_writes_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
         mine.keys().for_each(|&number| map.remove(number));
     });
     assert_eq!(map.scan(10), []);
-}
-
-/// Runs after a detached step: counts the entries, and retires the replaced one.
-unsafe fn settle(present: *const (), step: Step, old: Option<Entry>) {
-    // SAFETY: `set_detached` passes such a counter.
-    let present = unsafe { &*present.cast::<AtomicU64>() };
-    let more = u64::from(matches!(step, Step::Put(_))).wrapping_sub(u64::from(old.is_some()));
-    present.fetch_add(more, Relaxed);
-    if let Some(old) = old {
-        retire(&epoch::pin(), old);
-    }
-}
-
-impl<E: Engine<TestSchema>> Map<E> {
-    /// Puts or removes, detached if the engine can, and counts the entries.
-    fn set_detached(&self, number: u64, value: Option<u32>, present: &AtomicU64) {
-        let (guard, key) = (epoch::pin(), TestKey::new(number));
-        if !self.0.detaches() || value.is_none() && key.word & 3 == 0 {
-            let old = self.change(number, |_| value);
-            let more = u64::from(value.is_some()).wrapping_sub(u64::from(old.is_some()));
-            present.fetch_add(more, Relaxed);
-            return;
-        }
-        let update = Detached {
-            step: value.map_or(Step::Remove, |value| Step::Put(entry(&key, value))),
-            key: Entry { key: key.word, body: 0 },
-            settle,
-            context: std::ptr::from_ref(present).cast(),
-        };
-        // SAFETY: the entry is made for the step. The engine and the counter outlive the threads of the test.
-        patiently(|| unsafe { self.0.detach(&guard, update) });
-    }
-}
-
-/// Like [`own_writes_are_seen`], with detached steps: each thread finds what its last step stored.
-pub fn detached_steps_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
-    for size in [2, 100, 3000] {
-        let (map, present) = (Map(make()), AtomicU64::new(0));
-        crowd(4, |thread, random| {
-            let mut mine: HashMap<u64, u32> = HashMap::new();
-            for _ in 0..2 * size {
-                // Numbers of all kinds, among those of the other threads.
-                let number = random.below(size) * 4 + thread;
-                let number = number / 16 * 16 + (number % 4 * 4 + number / 4 % 4);
-                match random.below(4) {
-                    0 => {
-                        map.set_detached(number, None, &present);
-                        mine.remove(&number);
-                    }
-                    1 | 2 => {
-                        // Always different from the previous value.
-                        let value = mine.get(&number).copied().unwrap_or(0) + 1 + random.below(1000) as u32;
-                        map.set_detached(number, Some(value), &present);
-                        mine.insert(number, value);
-                    }
-                    _ => {
-                        assert_eq!(map.get(number), mine.get(&number).copied());
-                    }
-                }
-            }
-            for number in mine.into_keys() {
-                map.set_detached(number, None, &present);
-                assert_eq!(map.get(number), None);
-            }
-        });
-        assert_eq!(map.scan(10), []);
-        assert_eq!(present.into_inner(), 0, "each step is settled once");
-    }
 }
 
 /// Values of few keys are replaced continually. Readers see no torn values.
@@ -1081,6 +1011,9 @@ pub fn many_keys_change_at_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
 #[macro_export]
 macro_rules! suite {
     ($make:expr) => {
+        $crate::testing::conformance::suite!($make, None);
+    };
+    ($make:expr, $leave:expr) => {
         $crate::testing::conformance::tests!(
             $make,
             model,
@@ -1098,7 +1031,7 @@ macro_rules! suite {
         #[test]
         #[ignore = "records for another program, see the module histories"]
         fn histories() {
-            $crate::testing::histories::histories($make, module_path!())
+            $crate::testing::histories::histories($make, module_path!(), $leave)
         }
     };
 }

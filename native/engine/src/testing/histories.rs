@@ -12,8 +12,8 @@
 use crate::structures::ca::Ca;
 use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
 use crate::testing::transactions::{transact, Then};
-use crate::{Detached, Engine, Entry, Mark, Marked, OrderedEngine, Range, Step};
-use cats_sync::epoch;
+use crate::{Engine, Entry, Mark, Marked, OrderedEngine, Range, Step};
+use cats_sync::epoch::{self, Guard};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -108,8 +108,12 @@ struct Call {
 /// Leaves a key of `many` unchanged.
 const KEEP: i64 = -3;
 
+/// Carries out a step for which nobody waits, on the place of an entry, and retires what it replaces.
+pub type Leave<E> = fn(&E, &Guard, Step, Entry);
+
 struct Recorder<'a, E: Engine<TestSchema>> {
     map: &'a Map<E>,
+    leave: Option<Leave<E>>,
     ranks: &'a Ranks,
     thread: usize,
     random: Random,
@@ -185,11 +189,11 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         });
     }
 
-    /// Writes a value, or removes it, without waiting for the result.
-    fn leave(&mut self, remove: bool) {
-        if !self.map.0.detaches() {
+    /// Writes a value, or removes it, without waiting for the result if the engine can.
+    fn write(&mut self, remove: bool) {
+        let Some(leave) = self.leave else {
             return self.swap(remove);
-        }
+        };
         let number = self.number();
         let rank = self.ranks.rank(number);
         let new = if remove { None } else { Some(self.fresh()) };
@@ -197,14 +201,7 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         self.record("leave", vec![rank], vec![new.map_or(NONE, i64::from)], |map, _| {
             let guard = epoch::pin();
             let place = entry(&key, new.unwrap_or_default());
-            let update = Detached {
-                step: new.map_or(Step::Remove, |_| Step::Put(place)),
-                key: place,
-                settle,
-                context: std::ptr::null(),
-            };
-            // SAFETY: the engine outlives the recorders. What was replaced is retired under a guard that is older.
-            patiently(|| unsafe { map.0.detach(&guard, update) });
+            leave(&map.0, &guard, new.map_or(Step::Remove, |_| Step::Put(place)), place);
             if remove {
                 retire(&guard, place);
             }
@@ -291,9 +288,9 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         match self.random.below(10) {
             0..3 => self.get(),
             3..5 => self.swap(false),
-            5 => self.leave(false),
+            5 => self.write(false),
             6 => self.swap(true),
-            7 => self.leave(true),
+            7 => self.write(true),
             _ => self.touch(),
         }
     }
@@ -444,11 +441,6 @@ impl Recorder<'_, Ca<TestSchema>> {
     }
 }
 
-/// Retires what a detached step replaced.
-unsafe fn settle(_: *const (), _: Step, old: Option<Entry>) {
-    old.into_iter().for_each(|old| retire(&epoch::pin(), old));
-}
-
 /// The rank and value of what a step of a traversal found. `end` if it found nothing.
 fn shown(ranks: &Ranks, found: Option<Entry>, end: i64) -> Vec<i64> {
     match found.map(|entry| (decode(entry), value(Some(entry)))) {
@@ -475,6 +467,7 @@ fn record<E: Engine<TestSchema>>(
     engine: &str,
     kind: &str,
     length: usize,
+    leave: Option<Leave<E>>,
     call: impl Fn(&mut Recorder<'_, E>) + Sync,
 ) {
     let Some((mut file, rounds)) = output(engine, kind) else {
@@ -494,6 +487,7 @@ fn record<E: Engine<TestSchema>>(
                         let random = Random(0x9e37_79b9 * ((round * THREADS + thread) as u64 + 1));
                         let mut recorder = Recorder {
                             map,
+                            leave,
                             ranks,
                             thread,
                             random,
@@ -544,26 +538,26 @@ fn line(kind: &str, keys: Vec<i64>, calls: &[Call]) -> String {
 }
 
 /// Records calls on single keys, which are checked key by key, and then calls of all kinds.
-pub fn histories<E: Engine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
-    record(&make, engine, "one", 300, |recorder| recorder.one());
-    record(&make, engine, "any", 60, |recorder| recorder.any());
+pub fn histories<E: Engine<TestSchema>>(make: impl Fn() -> E, engine: &str, leave: Option<Leave<E>>) {
+    record(&make, engine, "one", 300, leave, |recorder| recorder.one());
+    record(&make, engine, "any", 60, None, |recorder| recorder.any());
 }
 
 /// Records calls of all kinds on an ordered engine.
 pub fn ordered_histories<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
-    record(&make, engine, "ordered", 60, |recorder| recorder.any_ordered());
+    record(&make, engine, "ordered", 60, None, |recorder| recorder.any_ordered());
 }
 
 /// Records transactions, with calls of other kinds beside them.
 pub fn histories_of_transactions<E: Marked<TestSchema>>(make: impl Fn() -> E, engine: &str) {
-    record(&make, engine, "transactions", 60, |recorder| {
+    record(&make, engine, "transactions", 60, None, |recorder| {
         recorder.any_in_transactions()
     });
 }
 
 /// The same, with ranges.
 pub fn histories_of_ordered_transactions(make: impl Fn() -> Ca<TestSchema>, engine: &str) {
-    record(&make, engine, "ordered_transactions", 60, |recorder| {
+    record(&make, engine, "ordered_transactions", 60, None, |recorder| {
         recorder.any_in_ordered_transactions()
     });
 }

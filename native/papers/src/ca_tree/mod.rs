@@ -35,6 +35,7 @@ mod node;
 mod tests;
 mod walk;
 
+use crate::detaching::Detaching;
 use crate::sequential::{Avl, Balance, Treap, Tree, NODE};
 use crate::shared::by_range::{self, Position};
 use crate::shared::random::random;
@@ -346,6 +347,8 @@ impl<S: OrderedSchema, B: Balance> Engine<S> for CaTree<S, B> {
         self.take_apart(limit, free)
     }
 }
+
+impl<S: OrderedSchema, B: Balance> Detaching for CaTree<S, B> {}
 
 impl<S: OrderedSchema, B: Balance> OrderedEngine<S> for CaTree<S, B> {
     fn prev<R>(

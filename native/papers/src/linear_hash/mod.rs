@@ -30,6 +30,7 @@ mod resize;
 mod traverse;
 
 use crate::bucket_lock::{BucketLock, Reading, Writing};
+use crate::detaching::Detaching;
 use crate::lock::rw::Rw;
 use crate::lock::TableLock;
 use cats_engine::config::{BucketLocks, Config};
@@ -226,6 +227,8 @@ fn to_write(lock: &BucketLock, locking: Locking) -> Result<Option<Writing<'_>>, 
         Locking::Table => Ok(None),
     }
 }
+
+impl<S> Detaching for LinearHash<S> {}
 
 impl<S: Schema> Engine<S> for LinearHash<S> {
     type Cursor = Position;

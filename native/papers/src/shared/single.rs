@@ -6,8 +6,9 @@
 //! use it at once. The lock orders the call, the section and the return, so each thread sees what the other did with
 //! it.
 
+use crate::detaching::{Detached, Settle};
 use crate::lock::{AnyLock, Operation, TableLock};
-use cats_engine::{Busy, Detached, Entry, Settle, Step};
+use cats_engine::{Busy, Entry, Step};
 
 /// Captures or results of a critical section that another thread may run.
 struct Lent<T>(T);
@@ -47,7 +48,7 @@ pub(crate) trait Single {
     fn step_at(&self, contents: &mut Self::Contents, at: Entry, step: Step) -> Option<Entry>;
 }
 
-/// See [`cats_engine::Engine::detach`].
+/// See [`Detaching::detach`](crate::detaching::Detaching::detach).
 ///
 /// # Safety
 /// As there.

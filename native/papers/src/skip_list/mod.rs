@@ -47,6 +47,7 @@ mod write;
 
 pub use chain::Position;
 
+use crate::detaching::Detaching;
 use crate::hazard::{Hazards, Retired};
 use cats_engine::config::Config;
 use cats_engine::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
@@ -217,6 +218,8 @@ impl<S: OrderedSchema> Engine<S> for SkipList<S> {
         self.take_apart(limit, free)
     }
 }
+
+impl<S: OrderedSchema> Detaching for SkipList<S> {}
 
 impl<S: OrderedSchema> OrderedEngine<S> for SkipList<S> {
     fn prev<R>(

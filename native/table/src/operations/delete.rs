@@ -41,8 +41,9 @@ impl<'g> Handle<'g> {
     /// [`delete`](Self::delete) in a table with any engine and any form of objects. Returns the body that was removed, or 0.
     #[inline(never)]
     fn delete_in_any(self, store: &Store, probe: &Probe<'_>) -> Result<u64, Failure> {
-        if self.detaches(store) {
-            if let Some(result) = self.delete_detached(store, probe) {
+        #[cfg(feature = "compared")]
+        if let Some(engine) = self.detaching(store) {
+            if let Some(result) = self.delete_detached(store, engine, probe) {
                 return result.map(|()| 0);
             }
         }

@@ -17,7 +17,8 @@ use crate::object::schema::Probe;
 use crate::operations::insert::Incoming;
 use crate::table::store::Store;
 use crate::table::Handle;
-use cats_engine::{Detached, Entry, Step};
+use cats_engine::{Entry, Step};
+use cats_papers::detaching::{Detached, Detaching};
 use cats_sync::epoch::pin;
 use cats_term::is_immediate;
 
@@ -43,29 +44,42 @@ unsafe fn settle(store: *const (), step: Step, old: Option<Entry>) {
 }
 
 impl Handle<'_> {
-    /// Whether insertions and deletions are detached. They are not if the table was found by name. Then the table may lose the name before
-    /// the operation takes effect, and the caller must learn that.
-    pub(crate) fn detaches(self, store: &Store) -> bool {
-        self.is_by_identifier() && !self.table.kind().is_bag() && store.detaches()
+    /// The engine, if insertions and deletions are detached. They are not if the table was found by name. Then the table may lose the name
+    /// before the operation takes effect, and the caller must learn that.
+    pub(crate) fn detaching(self, store: &Store) -> Option<&dyn Detaching> {
+        match self.is_by_identifier() && !self.table.kind().is_bag() {
+            true => store.detaching(),
+            false => None,
+        }
     }
 
-    /// `insert/2`, for a table that [`detaches`](Self::detaches).
-    pub(crate) fn insert_detached(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
-        self.detach(store, Step::Put(incoming.entry()), incoming.entry())?;
+    /// `insert/2`, for a table whose engine is [`detaching`](Self::detaching).
+    pub(crate) fn insert_detached(
+        self,
+        store: &Store,
+        engine: &dyn Detaching,
+        incoming: Incoming,
+    ) -> Result<(), Failure> {
+        self.detach(store, engine, Step::Put(incoming.entry()), incoming.entry())?;
         incoming.take();
         Ok(())
     }
 
-    /// `delete/2`, for a table that [`detaches`](Self::detaches). `None` if the key is not an immediate.
-    pub(crate) fn delete_detached(self, store: &Store, probe: &Probe<'_>) -> Option<Result<(), Failure>> {
+    /// `delete/2`, for a table whose engine is [`detaching`](Self::detaching). `None` if the key is not an immediate.
+    pub(crate) fn delete_detached(
+        self,
+        store: &Store,
+        engine: &dyn Detaching,
+        probe: &Probe<'_>,
+    ) -> Option<Result<(), Failure>> {
         let key = Entry {
             key: probe.word(),
             body: 0,
         };
-        is_immediate(key.key).then(|| self.detach(store, Step::Remove, key))
+        is_immediate(key.key).then(|| self.detach(store, engine, Step::Remove, key))
     }
 
-    fn detach(self, store: &Store, step: Step, key: Entry) -> Result<(), Failure> {
+    fn detach(self, store: &Store, engine: &dyn Detaching, step: Step, key: Entry) -> Result<(), Failure> {
         let update = Detached {
             step,
             key,
@@ -73,6 +87,6 @@ impl Handle<'_> {
             context: std::ptr::from_ref(store).cast(),
         };
         // SAFETY: the engine and the context live, as the module's documentation says. The entry belongs to the table, unless this fails.
-        Ok(unsafe { store.detach(self.guard, update) }?)
+        Ok(unsafe { engine.detach(self.guard, update) }?)
     }
 }

@@ -236,8 +236,9 @@ impl Handle<'_> {
     }
 
     pub(crate) fn insert_incoming(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
-        if self.detaches(store) {
-            return self.insert_detached(store, incoming);
+        #[cfg(feature = "compared")]
+        if let Some(engine) = self.detaching(store) {
+            return self.insert_detached(store, engine, incoming);
         }
         let probe = incoming.probe;
         let body = incoming.body();

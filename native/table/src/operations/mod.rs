@@ -3,6 +3,7 @@
 pub(crate) mod add;
 pub(crate) mod contention;
 mod delete;
+#[cfg(feature = "compared")]
 mod detached;
 pub(crate) mod expiry;
 pub(crate) mod info;

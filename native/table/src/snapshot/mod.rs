@@ -28,7 +28,7 @@ use crate::object::ObjectRef;
 use crate::patience;
 use crate::table::store::other::{Expand, Look, Other};
 use crate::table::store::{Store, Unused};
-use cats_engine::{place_of, Detached, Entry, Locked, Range, Step};
+use cats_engine::{place_of, Entry, Locked, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicU32, Ordering};
 use cats_sync::Busy;
@@ -400,13 +400,5 @@ impl Other for Snapshot {
         _change: &mut dyn FnMut(&mut dyn Locked),
     ) -> Result<(), Busy> {
         unreachable!("nobody has the right to write a snapshot")
-    }
-
-    fn detaches(&self) -> bool {
-        false
-    }
-
-    unsafe fn detach(&self, _guard: &Guard, _update: Detached) -> Result<(), Busy> {
-        unreachable!("asked for by `detaches`")
     }
 }

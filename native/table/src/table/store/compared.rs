@@ -5,7 +5,8 @@ use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
 use crate::table::engines::EngineName;
 use cats_engine::config::Config;
-use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step};
+use cats_engine::{Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step};
+use cats_papers::detaching::Detaching;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
 use cats_sync::Busy;
@@ -82,13 +83,8 @@ macro_rules! passed_on {
             self.0.update_many(guard, probes, change)
         }
 
-        fn detaches(&self) -> bool {
-            self.0.detaches()
-        }
-
-        unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
-            // SAFETY: as the caller promises.
-            unsafe { self.0.detach(guard, update) }
+        fn detaching(&self) -> Option<&dyn Detaching> {
+            self.0.detaches().then_some(&self.0)
         }
 
         fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
@@ -118,7 +114,7 @@ macro_rules! passed_on {
     };
 }
 
-impl<E: Engine<Exact, Cursor: Numbered>> Other for Unordered<E> {
+impl<E: Engine<Exact, Cursor: Numbered> + Detaching> Other for Unordered<E> {
     passed_on!();
 
     fn is_ordered(&self) -> bool {
@@ -144,7 +140,7 @@ impl<E: Engine<Exact, Cursor: Numbered>> Other for Unordered<E> {
     }
 }
 
-impl<E: OrderedEngine<Ordered>> Other for InOrder<E> {
+impl<E: OrderedEngine<Ordered> + Detaching> Other for InOrder<E> {
     passed_on!();
 
     fn is_ordered(&self) -> bool {

@@ -20,9 +20,9 @@ use crate::table::engines::EngineName;
 use crate::write_log::{Author, Chain, Log, WriteLog, NOBODY};
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::hash::{Hash, Position};
-use cats_engine::{
-    Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Step, Trail,
-};
+use cats_engine::{Between, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Step, Trail};
+#[cfg(feature = "compared")]
+use cats_papers::detaching::Detaching;
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::events::{Event, Events, COUNTERS};
@@ -1071,22 +1071,14 @@ impl Store {
         }
     }
 
-    /// See [`Engine::detaches`].
+    /// The engine, if it carries out steps for which the caller does not wait.
+    #[cfg(feature = "compared")]
     #[inline]
-    pub fn detaches(&self) -> bool {
-        // Nobody would see when such a write takes effect, and end the key's flight then.
-        matches!(&self.structure, Structure::Other(engine) if engine.detaches()) && !self.history.is_awaited()
-    }
-
-    /// See [`Engine::detach`].
-    ///
-    /// # Safety
-    /// As for [`Engine::detach`].
-    pub unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
+    pub fn detaching(&self) -> Option<&dyn Detaching> {
         match &self.structure {
-            // SAFETY: as the caller promises.
-            Structure::Other(engine) => unsafe { engine.detach(guard, update) },
-            _ => unreachable!("asked for by `detaches`"),
+            // Nobody would see when such a write takes effect, and end the key's flight then.
+            Structure::Other(engine) if !self.history.is_awaited() => engine.detaching(),
+            _ => None,
         }
     }
 

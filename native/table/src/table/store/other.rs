@@ -3,7 +3,9 @@
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
 use crate::snapshot::Snapshot;
-use cats_engine::{Detached, Entry, Locked, Range, Step};
+use cats_engine::{Entry, Locked, Range, Step};
+#[cfg(feature = "compared")]
+use cats_papers::detaching::Detaching;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
 use cats_sync::Busy;
@@ -36,10 +38,11 @@ pub trait Other: Send + Sync {
         probes: &[&Probe<'static>],
         change: &mut dyn FnMut(&mut dyn Locked),
     ) -> Result<(), Busy>;
-    fn detaches(&self) -> bool;
-    /// # Safety
-    /// As for the engine's method.
-    unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy>;
+    /// The engine, if it carries out steps for which the caller does not wait.
+    #[cfg(feature = "compared")]
+    fn detaching(&self) -> Option<&dyn Detaching> {
+        None
+    }
     fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
     /// Upwards if the engine is unordered.
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;

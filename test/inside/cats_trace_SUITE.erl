@@ -169,7 +169,7 @@ schedulers_and_monitor(Config) ->
     Recorded = fun(Item) -> maps:get(Item, sys:get_state(Trace, infinity)) end,
     cats_test_lib:eventually(fun() -> length(Recorded(samples)) > 3 end),
     %% Until one takes more than 10 ms.
-    cats_test_lib:eventually(fun() -> collect_garbage(), lists:keymember(long_gc, 3, Recorded(told)) end),
+    cats_test_lib:eventually(fun() -> collect_garbage(), lists:keymember(long_gc, 3, Recorded(told)) end, 1000),
     unlink(Spinner),
     cats_test_lib:stop(Spinner, kill),
     {_, Events} = read(cats_trace:stop(Trace, proplists:get_value(name, Config))),

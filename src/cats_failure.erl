@@ -139,17 +139,29 @@ format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
 
 %% Elixir would say that the arguments are wrong, if it were not for this reason. It is the one that the shell gives.
 explain_limit(Limit, Place, Arguments) ->
-    Remarks = case limit_remark(Limit) of
+    Remarks = case limit_remark(which_limit(Limit, Place, Arguments)) of
                   {table, Format} -> #{Place => text(Format, [limit_of(Place, Arguments)])};
                   {general, Remark} -> #{general => Remark};
                   none -> #{}
               end,
     Remarks#{reason => <<"a system limit has been reached">>}.
 
+%% A full table that evicts has nothing to evict only where others were faster many times in turn.
+which_limit(full, Place, Arguments) ->
+    case lists:member(table_info(Place, Arguments, evict), [none, undefined]) of
+        true -> full;
+        false -> starved
+    end;
+which_limit(Limit, _Place, _Arguments) ->
+    Limit.
+
 %% The limits that are met: what they bound, and what can be done. Those of a table are described.
 limit_remark(full) ->
     {table, "the table has reached its limit~ts and evicts nothing: delete objects, or create it with a larger limit"
             " or another option evict"};
+limit_remark(starved) ->
+    {table, "the table has reached its limit~ts, and other calls took all room that evictions made: repeat the call, or"
+            " create the table with a larger limit"};
 limit_remark(too_large) ->
     {table, "the call inserts more at once than the table's limit~ts allows: insert smaller objects or shorter lists,"
             " or create the table with a larger limit"};
@@ -171,11 +183,16 @@ limit_remark(_) ->
 
 %% The limit of the table, in brackets. It may be gone by now.
 limit_of(Place, Arguments) ->
-    try cats:info(lists:nth(Place, Arguments), limit) of
-        Limit when is_tuple(Limit) -> text(" (~0p)", [Limit]);
-        _ -> ""
+    case table_info(Place, Arguments, limit) of
+        undefined -> "";
+        Limit -> text(" (~0p)", [Limit])
+    end.
+
+%% An item of the information on the table. `undefined' if that is gone by now.
+table_info(Place, Arguments, Item) ->
+    try cats:info(lists:nth(Place, Arguments), Item)
     catch
-        error:_ -> ""
+        error:_ -> undefined
     end.
 
 explain_run([Fun]) ->

@@ -280,6 +280,10 @@ limits(Config) ->
     {error, system_limit, _} = Gone = failure(cats, insert, [Objects, {c, 1}]),
     true = cats:delete(Objects),
     ?assertMatch(#{1 := <<"the table has reached its limit and evicts nothing: ", _/binary>>}, limit_remarks(Gone)),
+    %% A table that evicts is full only while others take all room.
+    ?assertEqual(#{1 => <<"the table has reached its limit ({bytes,100000}), and other calls took all room that"
+                          " evictions made: repeat the call, or create the table with a larger limit">>},
+                 limit_remarks({error, system_limit, [{cats, insert, [Bytes, {c, 1}], cats_failure:info(full)}]})),
     %% Those of other tests.
     [?assertMatch(#{general := <<_:10/binary, _/binary>>},
                   limit_remarks({error, system_limit, [{cats, lookup, [t, k], Info}]}))

@@ -219,7 +219,7 @@ const fn before(lines: usize) -> usize {
 }
 
 /// Bytes of a leaf with this many lines.
-const fn size(lines: usize) -> usize {
+pub(super) const fn size(lines: usize) -> usize {
     before(lines) + (size_of::<Header>() + words(lines) * size_of::<AtomicU64>()).next_multiple_of(64)
 }
 

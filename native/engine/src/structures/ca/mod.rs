@@ -29,6 +29,7 @@ mod route;
 mod structure;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod view;
 mod walk;
 
@@ -40,7 +41,7 @@ use crate::{
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
-use cats_sync::facade::{AtomicBool, AtomicI64, AtomicPtr, Ordering::*};
+use cats_sync::facade::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, Ordering::*};
 use cats_sync::probe;
 use cats_sync::slab;
 use cats_sync::stat_lock;
@@ -97,6 +98,8 @@ pub struct Ca<S: OrderedSchema> {
     adapting: VersionLock,
     /// Bytes of all nodes.
     bytes: AtomicI64,
+    /// Where the tree is trimmed next.
+    trimmed: AtomicU32,
     events: Events,
     /// Nodes that are still to be dismantled.
     remains: Vec<Node>,
@@ -233,6 +236,7 @@ impl<S: OrderedSchema> Ca<S> {
             thresholds,
             adapting: VersionLock::new(0),
             bytes: AtomicI64::new(bytes as i64),
+            trimmed: AtomicU32::new(0),
             events: Events::default(),
             remains: Vec::new(),
         }

@@ -475,7 +475,7 @@ impl<S: OrderedSchema> Ca<S> {
 
     /// Puts parts with fewer children at the end of the path. If a node has few children, it merges with a neighbour or
     /// shares with it.
-    fn contract(
+    pub(super) fn contract(
         &self,
         change: &mut Change<S::Key>,
         base: &Base<S::Key>,

@@ -200,6 +200,7 @@ enum Op {
     Sort(u64, u64),
     /// Order statistics around this number.
     Count(u64, u64),
+    Trim,
 }
 
 proptest! {
@@ -207,7 +208,7 @@ proptest! {
 
     /// Random insertions, removals, ordered steps and forced adaptations keep every invariant.
     #[test]
-    fn invariants_hold(ops in prop::collection::vec((0..6u8, 0..20_000u64, 1..4000u64), 0..60)) {
+    fn invariants_hold(ops in prop::collection::vec((0..7u8, 0..20_000u64, 1..4000u64), 0..60)) {
         let map = Map(Ca::new(TestSchema));
         let mut model = BTreeSet::new();
         for (kind, from, many) in ops {
@@ -217,6 +218,7 @@ proptest! {
                 2 => Op::Split(from),
                 3 => Op::Join(from),
                 4 => Op::Count(from, many),
+                5 => Op::Trim,
                 _ => Op::Sort(from, many / 40),
             };
             match op {
@@ -232,6 +234,7 @@ proptest! {
                 },
                 Op::Split(n) => force(&map.0, n, true),
                 Op::Join(n) => force(&map.0, n, false),
+                Op::Trim => prop_assert_eq!(map.0.trim(&epoch::pin(), 0), Ok(())),
                 Op::Count(from, many) => {
                     for (from, to) in [(None, Some(from)), (Some(from), Some(from + many)), (Some(from), None)] {
                         let expected = model.range(from.unwrap_or(0)..to.unwrap_or(u64::MAX)).count();
@@ -253,6 +256,63 @@ proptest! {
             }
             prop_assert_eq!(check(&map.0), model.iter().copied().collect::<Vec<_>>());
         }
+    }
+}
+
+/// The bytes of an empty tree, and of an entry of a trimmed one.
+const EMPTY: usize = 1024;
+const EACH: usize = 35;
+
+/// However entries came and went, a tree can be trimmed to few bytes an entry.
+#[test]
+fn a_trimmed_tree_takes_few_bytes_an_entry() {
+    for (number, (kept, sequences)) in [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+        (5, 1),
+        (30, 1),
+        (200, 1),
+        (1, 50),
+        (3, 50),
+        (1, 900),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (map, mut random) = (Map(Ca::new(TestSchema)), Random(number as u64 + 1));
+        // Only immediates, of which none share a hash. They ascend in each of the sequences.
+        let key = |n: u64| 4 * (n % sequences * 1_000_000 + n / sequences);
+        let (mut keys, guard) = (BTreeSet::new(), epoch::pin());
+        for n in 0..60_000 {
+            map.put(key(n), 1);
+            keys.insert(key(n));
+            for _ in 0..2 {
+                let gone = key(random.below(n + 1));
+                if kept > 1 && random.below(kept) > 0 && keys.remove(&gone) {
+                    map.remove(gone);
+                }
+            }
+            // A table with a limit does so.
+            let most = EMPTY + (EACH + 3) * keys.len();
+            if n % 16 == 0 && n > 20_000 {
+                map.0.trim(&guard, most).unwrap();
+                assert!(
+                    n < 25_000 || map.0.bytes() <= most,
+                    "{kept}, {sequences}: {} of {most}",
+                    map.0.bytes()
+                );
+            }
+        }
+        (0..1000).for_each(|_| map.0.trim(&guard, 0).unwrap());
+        let bytes = map.0.bytes();
+        println!(
+            "{kept}, {sequences}: {} keys, {bytes} bytes, {:.1} each",
+            keys.len(),
+            bytes as f64 / keys.len() as f64
+        );
+        assert!(bytes <= EMPTY + EACH * keys.len());
+        assert_eq!(check(&map.0), keys.into_iter().collect::<Vec<_>>());
     }
 }
 
@@ -475,7 +535,9 @@ fn stir(map: &Map<Ca<TestSchema>>, random: &mut Random, range: u64, number: impl
         }
         4 => some.for_each(|n| map.remove(number(n))),
         5 => some.for_each(|n| map.put(number(n), 2)),
-        6..12 => map.put(number(n), 3),
+        // Others may be in the way.
+        6 => _ = map.0.trim(&epoch::pin(), 0),
+        7..12 => map.put(number(n), 3),
         12..17 => map.remove(number(n)),
         _ => _ = map.get(number(n)),
     }

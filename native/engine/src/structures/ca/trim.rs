@@ -1,0 +1,175 @@
+//! Makes a tree smaller whose leaves have become sparse, for tables with a limit of bytes.
+//!
+//! Leaves merge by themselves only when they have few entries. So a tree whose entries go here and there may take several times what its
+//! entries need. [`Ca::trim`] looks at a few neighbouring leaves in many places. Those whose entries fit one leaf merge, and the others
+//! become as small as their entries allow.
+//!
+//! Where nothing is left to do, two neighbours have more than [`DENSE`] entries together, or would take more as one. So leaves have at most
+//! 33 bytes an entry, and inner nodes two more.
+
+use super::inner::{common, Kind, Node, Piece};
+use super::leaf::{lines_to_stay, size, Held, Leaf, MAX_SLOTS};
+use super::structure::{Change, Turn};
+use super::Ca;
+use crate::{Busy, Engine, OrderedSchema};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering::{Relaxed, Release};
+use smallvec::SmallVec;
+
+/// Leaves merge if they have at most this many entries together. Others may come to them before they split.
+const DENSE: usize = MAX_SLOTS * 3 / 4;
+/// So many neighbouring leaves are looked at together, and a call looks in so many places at most.
+const TOGETHER: usize = 8;
+const PLACES: usize = 32;
+/// The golden ratio: its multiples are spread evenly.
+const GOLDEN: u32 = 0x9e37_79b9;
+
+/// The bytes of the smallest leaf for so many entries.
+fn bytes_for(count: usize) -> usize {
+    size(lines_to_stay(count))
+}
+
+/// Leaves in whose place one is put.
+struct Group {
+    first: usize,
+    leaves: SmallVec<[Held; TOGETHER]>,
+    one: Leaf,
+}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// Makes the tree smaller until it takes at most so many bytes. Ends after a bounded time in any case. Fails if other threads were in
+    /// the way.
+    #[inline]
+    pub fn trim(&self, guard: &Guard, most: usize) -> Result<(), Busy> {
+        match self.bytes() > most {
+            true => self.trim_places(guard, most),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn trim_places(&self, guard: &Guard, most: usize) -> Result<(), Busy> {
+        let mut result = Ok(());
+        for _ in 0..PLACES {
+            if self.bytes() <= most {
+                return Ok(());
+            }
+            result = self.trim_next(guard).and(result);
+        }
+        result
+    }
+
+    /// Makes the next place smaller.
+    fn trim_next(&self, guard: &Guard) -> Result<(), Busy> {
+        // Relaxed: a number.
+        let mut place = self.trimmed.fetch_add(GOLDEN, Relaxed);
+        // One of so many children. The rest of the place chooses one below it.
+        let mut choose = |len: usize| {
+            let product = u64::from(place) * len as u64;
+            place = product as u32;
+            (product >> u32::BITS) as usize
+        };
+        let route = self.route();
+        let base = self.base(route.child(choose(route.len())));
+        let structure = base.try_lock().filter(|_| base.valid()).ok_or(Busy)?;
+        let mut turns: Vec<Turn<S::Key>> = Vec::new();
+        let (mut low, mut high) = (base.low, base.high);
+        let mut node = base.root();
+        while let Kind::Inner(inner) = node.kind::<S::Key>() {
+            let index = choose(inner.len());
+            turns.push(Turn {
+                inner,
+                index,
+                low,
+                high,
+            });
+            (low, high) = inner.bounds(index, low, high);
+            node = Node(inner.child(index));
+        }
+        let mut change = Change::new();
+        let Some(Turn {
+            inner,
+            index,
+            low,
+            high,
+        }) = turns.pop()
+        else {
+            if route.len() > 1 {
+                // A base node of one leaf is smaller as a part of another one.
+                drop(structure);
+                self.join_base(guard, base);
+                return Ok(());
+            }
+            let leaf = node.as_leaf::<S::Key>();
+            if bytes_for(leaf.info().count()) < leaf.size() {
+                let held = Held::try_lock(leaf).ok_or(Busy)?;
+                let lines = lines_to_stay(leaf.info().count()).min(leaf.lines());
+                let smaller = change.leaf(lines, leaf.skip(), leaf.entries(), leaf.info().ordered());
+                change.leaves.push(held);
+                base.set_root(Node::leaf(smaller));
+                change.commit(self, guard);
+            }
+            return Ok(());
+        };
+        let leaf = |i| Node(inner.child(i)).as_leaf::<S::Key>();
+        let end = inner.len().min(index + TOGETHER);
+        (index..end).for_each(|i| cats_sync::prefetch(leaf(i).address()));
+        let mut groups: SmallVec<[Group; TOGETHER]> = SmallVec::new();
+        let (mut first, mut result) = (index, Ok(()));
+        while first < end {
+            let (mut next, mut count, mut bytes) = (first, 0, 0);
+            // Relaxed: others may change the leaves, so this is looked at once more when they are locked.
+            while next < end {
+                let more = leaf(next).info().count();
+                let is_smaller = count + more <= DENSE && bytes_for(count + more) <= bytes_for(count) + bytes_for(more);
+                if next > first && !is_smaller {
+                    break;
+                }
+                (next, count, bytes) = (next + 1, count + more, bytes + leaf(next).size());
+            }
+            if bytes_for(count) < bytes {
+                let leaves: Option<SmallVec<_>> = (first..next).map(|i| Held::try_lock(leaf(i))).collect();
+                match leaves {
+                    Some(leaves) => {
+                        let count: usize = (first..next).map(|i| leaf(i).info().count()).sum();
+                        if bytes_for(count) < bytes && (count <= DENSE || next == first + 1) {
+                            let ordered = (first..next).all(|i| leaf(i).info().ordered());
+                            let skip = common(
+                                &self.schema,
+                                inner.bounds(first, low, high).0,
+                                inner.bounds(next - 1, low, high).1,
+                            );
+                            let entries = (first..next).flat_map(|i| leaf(i).entries());
+                            let one = change.leaf(lines_to_stay(count), skip, entries, ordered);
+                            groups.push(Group { first, leaves, one });
+                        }
+                    }
+                    None => result = Err(Busy),
+                }
+            }
+            first = next;
+        }
+        if groups.is_empty() {
+            return result;
+        }
+        if groups.iter().all(|group| group.leaves.len() == 1) {
+            for Group { first, leaves, one } in groups {
+                // Release: publishes the leaf.
+                inner.slot(first).store(Node::leaf(one).0, Release);
+                change.leaves.extend(leaves);
+            }
+        } else {
+            let mut parts = change.take_apart(inner);
+            // From the right, as what is right of a leaf moves.
+            for Group { first, leaves, one } in groups.into_iter().rev() {
+                let one = Node::leaf(one);
+                parts.put(&self.schema, first, Piece::one(one));
+                change.keys.extend((1..leaves.len()).map(|_| parts.merge(first, one)));
+                change.leaves.extend(leaves);
+            }
+            self.contract(&mut change, base, turns, parts, (low, high));
+        }
+        change.commit(self, guard);
+        result
+    }
+}

@@ -375,31 +375,35 @@ impl<T: Owner> Wheel<T> {
         self.taken.load(Ordering::Acquire) != done
     }
 
-    /// Makes due what fires by the time. With `whole`, this includes the tick of the time. Fails if a part is in use for long.
+    /// Makes due what fires by the time. With `whole`, this includes the tick of the time. Fails if a part is in use for long, and leaves
+    /// that out.
     pub fn advance(&self, time: u64, whole: bool) -> Result<(), Busy> {
         let Some(tick) = tick_of(time).checked_sub(u64::from(!whole)) else {
             return Ok(());
         };
+        let mut done = Ok(());
         for shared in &self.parts {
             if shared.due.load(Ordering::Relaxed) <= time {
-                shared
-                    .part
-                    .with(|part| shared.change(part, |part| part.advance(tick)))?;
+                let advanced = shared.part.with(|part| shared.change(part, |part| part.advance(tick)));
+                done = done.and(advanced);
             }
         }
-        Ok(())
+        done
     }
 
-    /// Makes everything due.
+    /// Makes everything due. Fails if a part is in use for long, and leaves that out.
     pub fn empty(&self) -> Result<(), Busy> {
+        let mut done = Ok(());
         for shared in &self.parts {
-            shared.part.with(|part| shared.change(part, Part::empty_all))?;
+            let emptied = shared.part.with(|part| shared.change(part, Part::empty_all));
+            done = done.and(emptied);
         }
-        Ok(())
+        done
     }
 
-    /// Items that are due.
+    /// Items that are due. Fails if a part is in use for long and no other one has any.
     pub fn take(&self) -> Result<Option<Taken<'_, T>>, Busy> {
+        let mut none = Ok(None);
         for shared in &self.parts {
             // Relaxed: a hint. 0 is seen once what made something due is seen.
             if shared.due.load(Ordering::Relaxed) != 0 {
@@ -412,13 +416,17 @@ impl<T: Owner> Wheel<T> {
                 // Relaxed: the store of the time comes after it.
                 self.taken.fetch_add(1, Ordering::Relaxed);
                 shared.change(part, Part::pop)
-            })?;
-            if let Some(Due { place, items }) = due {
-                let wheel = self;
-                return Ok(Some(Taken { wheel, place, items }));
+            });
+            match due {
+                Ok(Some(Due { place, items })) => {
+                    let wheel = self;
+                    return Ok(Some(Taken { wheel, place, items }));
+                }
+                Ok(None) => (),
+                Err(Busy) => none = Err(Busy),
             }
         }
-        Ok(None)
+        none
     }
 
     /// Whether items have become many since this was last asked.
@@ -530,6 +538,32 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A thread that uses a part and does not run keeps others from the items of that part only.
+    #[test]
+    fn a_part_in_use_is_passed_over() {
+        let wheel = Wheel::new(FEW_PARTS);
+        for (held, item) in [(1, 8), (0, 7)] {
+            wheel.parts[held].part.with(|_| _ = wheel.add(item, 100, 0)).unwrap();
+        }
+        let taken = || {
+            wheel
+                .take()
+                .map(|due| due.map(|mut due| due.items.drain(..).collect::<Vec<_>>()))
+        };
+        wheel.parts[0]
+            .part
+            .with(|_| {
+                assert_eq!(wheel.empty(), Err(Busy));
+                assert_eq!(taken(), Ok(Some(vec![7])));
+                assert_eq!(taken(), Ok(None));
+            })
+            .unwrap();
+        wheel.advance(200, true).unwrap();
+        wheel.parts[0].part.with(|_| assert_eq!(taken(), Err(Busy))).unwrap();
+        assert_eq!(taken(), Ok(Some(vec![8])));
+        assert!(wheel.is_quiet(200));
     }
 
     #[test]

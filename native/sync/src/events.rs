@@ -173,6 +173,11 @@ impl Events {
         published(&self.more()?.tally)
     }
 
+    /// Makes counters that take few bytes, for a table that is to be small. Nobody knows it yet. `None` when memory is exhausted.
+    pub fn make_small(&self) -> Option<()> {
+        publish(&self.make_more()?.tally, Own::new(Tally::small()?)?).map(|_| ())
+    }
+
     /// Makes the counters, if nobody else does. `None` when memory is exhausted.
     fn make(&self) -> Option<&Tally<{ COUNTERS - ADAPTATIONS }>> {
         publish(&self.make_more()?.tally, Own::new(Tally::new()?)?)

@@ -12,6 +12,9 @@ use std::sync::OnceLock;
 /// Most threads that have a stripe of their own.
 const MAX_OWN: usize = 128;
 
+/// The stripes of a tally that takes few bytes, without the last one.
+const FEW: usize = 7;
+
 /// `N` counters. See the module's documentation.
 #[derive(Debug)]
 pub struct Tally<const N: usize>(Own<[Stripe<N>]>);
@@ -30,8 +33,17 @@ fn own_stripes() -> usize {
 impl<const N: usize> Tally<N> {
     /// Counters of value zero. `None` when memory is exhausted.
     pub fn new() -> Option<Self> {
+        Self::with(own_stripes())
+    }
+
+    /// The same with few stripes, on any machine.
+    pub fn small() -> Option<Self> {
+        Self::with(own_stripes().min(FEW))
+    }
+
+    fn with(own: usize) -> Option<Self> {
         let zero = || Stripe(std::array::from_fn(|_| AtomicU64::new(0)), CacheLine);
-        Own::slice(own_stripes() + 1, zero).map(Self)
+        Own::slice(own + 1, zero).map(Self)
     }
 
     /// Adds to a counter. Wait-free. Panics if there is no such counter.

@@ -11,8 +11,12 @@ use super::policies::About;
 use super::shards;
 use crate::expiry::wheel;
 
-/// The bytes of a table beside its engine and its items: its values, and its place in the registry.
-const TABLE: usize = 2048;
+/// The bytes of a table beside its engine and its items: its values, its place in the registry, and what it counts.
+const TABLE: usize = 4096;
+
+/// This part of the limit is kept for the log of the engine, and for counters with more stripes, at most so many bytes.
+const LOG_PART: u64 = 64;
+const LOG_MOST: u64 = 64 << 10;
 
 /// The bytes of an engine for each object. A `hash` has 26 to 32, with overflow blocks. A `ca` has 20 to 32, and more where many objects were
 /// deleted.
@@ -134,9 +138,10 @@ impl Allowance {
                 FEW_IN_A_HASH + (limit.number / GROWTH_PART).min(GROWTH_MOST) as usize,
             ),
         };
+        let table = TABLE + (limit.number / LOG_PART).min(LOG_MOST) as usize;
         let mut allowance = Self {
             each: 0,
-            capacity: limit.number as i64 - (TABLE + few + queues.empty + wheel.empty) as i64,
+            capacity: limit.number as i64 - (table + few + queues.empty + wheel.empty) as i64,
             few,
             engine,
             queues,
@@ -158,6 +163,11 @@ impl Allowance {
         let each = SMALLEST + self.of_object(0);
         let objects = usize::try_from(self.capacity).unwrap_or(0) / each;
         self.few + objects * (self.engine - OVERFLOW)
+    }
+
+    /// What the engine may take for so many objects.
+    pub fn of_engine(&self, objects: usize) -> usize {
+        self.few + self.engine * objects
     }
 
     /// What an object pays beside its own bytes. Its key takes so many bytes in an item.

@@ -146,14 +146,14 @@ impl<T: Item> Shards<T> {
         is_back
     }
 
-    /// Drops the stale items of one shard. Where others are at it, it is left as it is.
-    pub fn trim(&self, is_alive: impl Fn(&T) -> bool) {
+    /// Drops the stale items of one shard. Fails if others are at it.
+    pub fn trim(&self, is_alive: impl Fn(&T) -> bool) -> Result<(), Busy> {
         if self.shards.is_empty() {
-            return;
+            return Ok(());
         }
         // Relaxed: a number.
         let number = self.next.fetch_add(1, Ordering::Relaxed) % self.count();
-        _ = self.with(number, |queued| queued.drop_stale(&is_alive));
+        self.with(number, |queued| queued.drop_stale(&is_alive))
     }
 
     /// Drops stale items, if there are many.

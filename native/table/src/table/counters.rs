@@ -34,9 +34,9 @@ const LAST: usize = OPERATIONS;
 pub(crate) struct Counters(Own<Tally<{ OPERATIONS + 1 }>>);
 
 impl Counters {
-    /// `None` when memory is exhausted.
-    pub fn new() -> Option<Self> {
-        Own::new(Tally::new()?).map(Self)
+    /// `small`: they take few bytes. `None` when memory is exhausted.
+    pub fn new(small: bool) -> Option<Self> {
+        Own::new(if small { Tally::small()? } else { Tally::new()? }).map(Self)
     }
 
     /// Counts the operation of a call, if it has one.

@@ -6,6 +6,7 @@ pub(crate) mod engines;
 pub(crate) mod options;
 pub(crate) mod store;
 
+use crate::evict::allowance::is_small;
 use crate::failure::{Cause, Failure};
 use crate::inside;
 use crate::object::group::KeyPlace;
@@ -107,7 +108,13 @@ impl Table {
             counted,
         } = request;
         let counters = match counted {
-            true => Some(Counters::new().ok_or(Failure::NoMemory)?),
+            true => {
+                let small = setup
+                    .as_ref()
+                    .and_then(|setup| setup.limit.as_ref())
+                    .is_some_and(is_small);
+                Some(Counters::new(small).ok_or(Failure::NoMemory)?)
+            }
             false => None,
         };
         let (store, blank) = match setup {

@@ -127,6 +127,19 @@ fn segment_bytes(count: usize) -> usize {
     head_bytes(count) + count * size_of::<Block>()
 }
 
+/// The bytes of the segment that starts with bucket `number`. 0 if none does.
+pub fn bytes_from(number: usize) -> usize {
+    let (first, count) = match SMALL_SEGMENT.get(number) {
+        Some(segment) => small_buckets(usize::from(*segment)),
+        None => (number / LARGE * LARGE, LARGE),
+    };
+    if number == first {
+        segment_bytes(count)
+    } else {
+        0
+    }
+}
+
 /// The largest number of buckets that fill their segments, if these have so many bytes together. At least 1.
 pub fn buckets_within(bytes: usize) -> usize {
     let (mut buckets, mut left) = (1, bytes.saturating_sub(segment_bytes(1)));

@@ -78,6 +78,8 @@ struct Growth {
     resizing: AtomicBool,
     /// The most buckets.
     most: usize,
+    /// The most bytes: see [`Hash::trim`].
+    most_bytes: AtomicUsize,
     /// Bytes of the directory, the segments and the overflow blocks.
     bytes: AtomicUsize,
     events: Events,
@@ -159,6 +161,7 @@ impl<S: Schema> Hash<S> {
                     sample: AtomicI64::new(0),
                     resizing: AtomicBool::new(false),
                     most: directory::MAX,
+                    most_bytes: AtomicUsize::new(usize::MAX),
                     bytes: AtomicUsize::new(0),
                     events: Events::default(),
                 },

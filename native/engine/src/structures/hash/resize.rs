@@ -5,8 +5,9 @@
 //! table may also grow a little because its buckets are crowded.
 
 use super::bucket::MORE;
+use super::directory;
 use super::{Hash, Held, Line};
-use crate::Schema;
+use crate::{Busy, Engine, Schema};
 use cats_sync::epoch::Guard;
 use cats_sync::events::{Adaptation, Event};
 use cats_sync::facade::Ordering;
@@ -18,9 +19,10 @@ use std::time::Instant;
 pub const LONELY: usize = 2;
 /// The table grows at this many entries a bucket, in tenths. It shrinks at half of it.
 const LOAD: i64 = 68;
-/// [`Hash::trim`] merges buckets while their load is less than this afterwards, in tenths of entries a bucket, and so many batches at most.
-const TRIMMED: i64 = 61;
+/// [`Hash::trim`] merges so many batches at most.
 const MERGES: usize = 256;
+/// With at most so many bytes, the table grows only if this part is left. So it does not grow and shrink by turns.
+const SPARED: usize = 16;
 /// Added to the estimated number of keys, so that a small table can grow before its sample is large.
 const SLACK: i64 = 32;
 /// From this size on, `BATCH` buckets are split or merged at once. So the size, which every call reads, is written less
@@ -56,7 +58,19 @@ impl<S: Schema> Hash<S> {
     }
 
     fn overfull(&self, size: usize) -> bool {
-        self.keys() >= LOAD * size as i64 && size < self.growth.0.most
+        self.keys() >= LOAD * size as i64 && size < self.growth.0.most && self.may_grow(size)
+    }
+
+    /// Whether one more bucket takes no more bytes than the table may have.
+    fn may_grow(&self, size: usize) -> bool {
+        let Line(growth, _) = &self.growth;
+        // Relaxed: a number of its own.
+        let most = growth.most_bytes.load(Ordering::Relaxed);
+        most == usize::MAX
+            || match directory::bytes_from(size) {
+                0 => true,
+                more => self.bytes() + more + most / SPARED <= most,
+            }
     }
 
     fn underfull(&self, size: usize) -> bool {
@@ -96,16 +110,23 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Merges buckets at a load at which the table does not yet shrink by itself. Gives up rather than wait.
+    /// Merges buckets until the table takes at most so many bytes. It takes care not to take more from then on. Ends after a bounded time in
+    /// any case. Fails if other threads were in the way.
     #[inline]
-    pub fn trim(&self, guard: &Guard) {
+    pub fn trim(&self, guard: &Guard, most: usize) -> Result<(), Busy> {
+        let Line(growth, _) = &self.growth;
+        // Relaxed: a number of its own. The load first spares the line a write.
+        if growth.most_bytes.load(Ordering::Relaxed) != most {
+            growth.most_bytes.store(most, Ordering::Relaxed);
+        }
         for _ in 0..MERGES {
             let size = self.size().buckets();
-            let left = size.saturating_sub(if size <= BATCHED { 1 } else { BATCH });
-            if self.keys() >= TRIMMED * left as i64 || self.merge(guard, size).is_none() {
+            if self.bytes() <= most || size == 1 {
                 break;
             }
+            self.merge(guard, size).ok_or(Busy)?;
         }
+        Ok(())
     }
 
     /// Locks a bucket that is in use, if its lock is free.
@@ -213,7 +234,7 @@ impl<S: Schema> Hash<S> {
         self.shared
             .0
             .directory
-            .cut(first, &self.growth.0.bytes, super::directory::retire(guard));
+            .cut(first, &self.growth.0.bytes, directory::retire(guard));
         self.resized(false, batch, first);
         Some(())
     }

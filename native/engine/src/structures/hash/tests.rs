@@ -43,6 +43,30 @@ fn memory_follows_the_number_of_keys() {
     assert!(map.0.bytes() < 8192, "{} bytes are left", map.0.bytes());
 }
 
+/// However entries came and went, and whatever their hashes are, a table can be trimmed to few bytes an entry. Then it stays as small.
+#[test]
+fn a_trimmed_table_takes_few_bytes_an_entry() {
+    let sets: [fn(u64) -> u64; 3] = [|n| n, |n| 4 * n, |n| 4 * n + 3];
+    for (number, key) in sets.into_iter().enumerate() {
+        for kept in [1, 3, 50, 20_000] {
+            let (map, guard) = (Map(hash()), epoch::pin());
+            (0..20_000).for_each(|n| map.put(key(n), 1));
+            let stays = |n: &u64| mix(*n).is_multiple_of(kept);
+            (0..20_000).filter(|n| !stays(n)).for_each(|n| map.remove(key(n)));
+            let count = (0..20_000).filter(stays).count();
+            let most = hash().bytes() + 32 * (count + 40);
+            (0..20).for_each(|_| map.0.trim(&guard, most).unwrap());
+            assert!(map.0.bytes() <= most, "{number}, {kept}: {} of {most}", map.0.bytes());
+            // New keys have room only in the segments that are there, and in overflow blocks.
+            map.0.trim(&guard, map.0.bytes()).unwrap();
+            let segments = map.0.shared.0.directory.bytes();
+            (20_000..21_000).for_each(|n| map.put(key(n), 1));
+            assert_eq!(map.0.shared.0.directory.bytes(), segments, "{number}, {kept}");
+            assert!((0..21_000).all(|n| map.get(key(n)).is_some() == (n >= 20_000 || stays(&n))));
+        }
+    }
+}
+
 /// Numbers whose keys all have one hash: see [`TestKey::new`].
 fn colliding() -> impl Iterator<Item = u64> {
     (0..16).map(|i| 64 + 4 * i + 3)

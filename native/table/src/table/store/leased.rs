@@ -722,18 +722,21 @@ impl Leases {
         Ok((complete, complete && sweep % 2 == 1 && end().is_ok()))
     }
 
-    /// Looks at some items if a sweep goes on, or if one `is_due`. Whoever adds many items calls this, as the reaper may be too slow.
-    pub fn help_to_sweep(&self, store: &Store, guard: &Guard, is_due: bool) {
-        if is_due && self.begin_sweep().is_err() || !is_due && !self.is_sweeping() {
-            return;
+    /// Looks at some items if a sweep goes on, or if one `is_due`. Whoever adds many items calls this, as the reaper may be too slow. Fails
+    /// where others are in the way. They or the reaper go on.
+    pub fn help_to_sweep(&self, store: &Store, guard: &Guard, is_due: bool) -> Result<(), Busy> {
+        if is_due {
+            self.begin_sweep()?;
+        }
+        if !self.is_sweeping() {
+            return Ok(());
         }
         let mut parts = HELPED;
         let mut more = || {
             parts -= 1;
             parts > 0
         };
-        // Where others are in the way, they or the reaper go on.
-        _ = self.turn_in_sweep(store, guard, clock::now(), &mut more);
+        self.turn_in_sweep(store, guard, clock::now(), &mut more).map(|_| ())
     }
 
     /// Removes what has expired, or counts it out. With `clear`, nothing that has expired is left. Fails with [`Failure::Slice`] as
@@ -775,7 +778,8 @@ fn turn<T: Owner>(
     prefetch: impl Fn(&T),
     mut visit: impl FnMut(&T, u64) -> Result<(), Busy>,
 ) -> Result<bool, Busy> {
-    wheel.advance(time, whole)?;
+    // Where a part is in use for long, the others are looked at first.
+    let advanced = wheel.advance(time, whole);
     while let Some(mut due) = wheel.take()? {
         while let Some(item) = due.items.pop() {
             if let Some(ahead) = due.items.len().checked_sub(AHEAD) {
@@ -790,7 +794,7 @@ fn turn<T: Owner>(
             }
         }
     }
-    Ok(true)
+    advanced.map(|()| true)
 }
 
 /// The places of an operation on many keys, for a change that knows nothing of leases.

@@ -16,7 +16,7 @@ use cats_engine::hash::Hash;
 use cats_engine::{hash_of, mix, Engine, Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
-use cats_sync::facade::{AtomicI64, AtomicU32, Ordering};
+use cats_sync::facade::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::lease::Lease;
 use smallvec::SmallVec;
@@ -28,8 +28,9 @@ const USES: u64 = OFTEN as u64;
 /// After so many visits of objects, a call on a scheduler lets others run. It begins anew then, with what it has freed.
 const VISITS: usize = 1024;
 
-/// After so many writes, a thread looks at what the structure takes.
-const TIDIED: usize = 16;
+/// After some 16 writes, a thread looks at what the structure takes: whenever this, added for each write, overflows. It is a multiple of the
+/// golden ratio, so that it overflows at other writes where a thread writes to several tables by turns.
+const STEP: u32 = 0x0fd3_6f3f;
 
 /// A key counts for a write more for each so many bytes.
 const ITEM: usize = 32;
@@ -38,8 +39,8 @@ const ITEM: usize = 32;
 const STARVED: u32 = 100_000;
 
 thread_local! {
-    /// After how many writes this thread looks at the structure.
-    static UNTIL_TIDIED: Cell<usize> = const { Cell::new(TIDIED) };
+    /// The sum of the steps of this thread's writes, as far as it has not overflown.
+    static NEXT_TIDIED: Cell<u32> = const { Cell::new(0) };
 }
 
 impl Item for KeyItem {
@@ -88,6 +89,10 @@ pub struct Limits {
     allowance: Option<Allowance>,
     /// The bytes of copies of all keys, if bytes are limited.
     keys: AtomicI64,
+    /// A write that finds the engine larger than this looks at the structure.
+    tidied_above: AtomicUsize,
+    /// The structure is larger than it may be, as other threads were in the way of who looked at it.
+    is_hindered: AtomicBool,
     /// How many calls in turn found nothing to evict.
     starved: AtomicU32,
     /// The largest number of uses that matters to the policy.
@@ -106,6 +111,8 @@ impl Limits {
             account: Account::new(capacity),
             allowance,
             keys: AtomicI64::new(0),
+            tidied_above: AtomicUsize::new(0),
+            is_hindered: AtomicBool::new(false),
             starved: AtomicU32::new(0),
             most_uses: limit.policy.map_or(0, |policy| policy.about().uses.into()),
             key,
@@ -171,7 +178,8 @@ impl Limits {
                 // Relaxed: a figure.
                 self.keys.fetch_add(more, Ordering::Relaxed);
                 // What such keys leave is more than other items.
-                UNTIL_TIDIED.set(UNTIL_TIDIED.get().saturating_sub(more.unsigned_abs() as usize / ITEM));
+                let writes = more.unsigned_abs() as usize / ITEM;
+                NEXT_TIDIED.set(NEXT_TIDIED.get().saturating_add(STEP.saturating_mul(writes as u32)));
             }
         }
     }
@@ -285,41 +293,70 @@ impl Limits {
         self.tidy_sometimes(store, guard, probes.len(), leaves_nothing);
     }
 
-    /// Calls [`tidy`](Self::tidy) after some writes, if bytes are limited. No place is locked.
+    /// Calls [`tidy`](Self::tidy) after some writes, or where the engine has become too large, if bytes are limited. No place is locked.
     #[inline]
     fn tidy_sometimes(&self, store: &Store, guard: &Guard, writes: usize, leaves_nothing: bool) {
         let Some(allowance) = self.allowance.as_ref().filter(|it| !leaves_nothing || it.has_wheel()) else {
             return;
         };
-        match UNTIL_TIDIED.get().checked_sub(writes) {
-            Some(left) => UNTIL_TIDIED.set(left),
-            None => {
-                UNTIL_TIDIED.set(TIDIED);
-                self.tidy(allowance, store, guard);
-            }
+        let (next, is_due) = NEXT_TIDIED.get().overflowing_add(STEP.saturating_mul(writes as u32));
+        NEXT_TIDIED.set(next);
+        // Relaxed: hints.
+        let is_large = || store.engine_bytes() > self.tidied_above.load(Ordering::Relaxed);
+        if is_due || self.is_hindered.load(Ordering::Relaxed) || is_large() {
+            _ = self.tidy(allowance, store, guard);
         }
     }
 
-    /// Makes the structure smaller, if it is larger than it may be. Gives up rather than wait.
+    /// To be called before objects are added. If the structure is too large because other threads were in the way, makes it smaller. Fails
+    /// if they still are.
+    #[inline]
+    pub fn hold(&self, store: &Store, guard: &Guard) -> Result<(), Busy> {
+        match &self.allowance {
+            // Relaxed: a hint.
+            Some(allowance) if self.is_hindered.load(Ordering::Relaxed) => self.tidy(allowance, store, guard),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes the structure smaller, if it is larger than it may be. Gives up rather than wait. Fails if the structure is still too large
+    /// because other threads are in the way.
     #[inline(never)]
-    fn tidy(&self, allowance: &Allowance, store: &Store, guard: &Guard) {
-        store.trim(guard);
-        let Some(leases) = store.leases() else { return };
+    fn tidy(&self, allowance: &Allowance, store: &Store, guard: &Guard) -> Result<(), Busy> {
+        let Some(leases) = store.leases() else { return Ok(()) };
         // Relaxed: a figure.
         let keys = usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(0);
         let (objects, queues, wheel) = (leases.objects(store), self.queue_bytes(), leases.wheel_bytes());
+        let most = allowance.of_engine(objects);
+        let mut done = store.trim(guard, most);
         let is_crowded = queues + wheel > allowance.of_items(objects, keys);
         if is_crowded && queues > allowance.of_queues(objects, keys) {
-            match &self.items {
+            let trimmed = match &self.items {
                 Items::OfHash(shards) => {
-                    shards.trim(|item| find_place(store, guard, item).map_or(true, |found| found.is_some()));
+                    shards.trim(|item| find_place(store, guard, item).map_or(true, |found| found.is_some()))
                 }
                 Items::OfCa(shards) => {
-                    shards.trim(|item| find_key(store, guard, item).map_or(true, |found| found.is_some()));
+                    shards.trim(|item| find_key(store, guard, item).map_or(true, |found| found.is_some()))
                 }
-            }
+            };
+            done = done.and(trimmed);
         }
-        leases.help_to_sweep(store, guard, is_crowded && wheel > allowance.of_wheel(objects, keys));
+        let is_due = is_crowded && wheel > allowance.of_wheel(objects, keys);
+        done = leases.help_to_sweep(store, guard, is_due).and(done);
+        let engine = store.engine_bytes();
+        // Where nothing can be done, the next write need not look. Relaxed: a hint.
+        self.tidied_above.store(engine.max(most), Ordering::Relaxed);
+        let is_large = engine > most || self.queue_bytes() + leases.wheel_bytes() > allowance.of_items(objects, keys);
+        let is_hindered = is_large && done.is_err();
+        // Relaxed: a hint. The load first spares the line a write.
+        if self.is_hindered.load(Ordering::Relaxed) != is_hindered {
+            self.is_hindered.store(is_hindered, Ordering::Relaxed);
+        }
+        if is_hindered {
+            done
+        } else {
+            Ok(())
+        }
     }
 
     /// Makes the purse hold this amount, by evicting objects. Those of the key's shard come first.

@@ -173,7 +173,7 @@ impl Store {
         };
         // A split of a base node takes more bytes than its objects pay for.
         let leased_thresholds = if small { Thresholds::NEVER } else { thresholds() };
-        Some(Self {
+        let store = Self {
             structure: match (engine, leases) {
                 (EngineName::Hash, None) => Structure::Hash(Hash::new(Exact::new(key))?),
                 (EngineName::Ca, None) => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds())),
@@ -191,7 +191,11 @@ impl Store {
             history: History::default(),
             flights: Flights::default(),
             log: WriteLog::default(),
-        })
+        };
+        if let Some(events) = store.events().filter(|_| small) {
+            events.make_small()?;
+        }
+        Some(store)
     }
 
     /// The contents of a snapshot.
@@ -650,6 +654,9 @@ impl Store {
     ) -> Result<R, Busy> {
         let limits = leases.limits().expect("contents with a limit");
         let (mut paying, mut purse, mut wrote) = (Paying::new(limits), limits.purse(), false);
+        if adds {
+            limits.hold(self, guard)?;
+        }
         // As in `update_limited`.
         if adds && !limits.counts_bytes() && limits.lacks(1) && !self.may_have(guard, probe) {
             limits.make_room(self, guard, probe, 1, &mut purse)?;
@@ -756,6 +763,9 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let (mut change, mut paying) = (Some(change), Paying::new(limits));
+        if adding.is_some() {
+            limits.hold(self, guard)?;
+        }
         // Most of what full contents lack are objects that are about to be put. So room is made before the place is locked.
         if let Some(price) = adding.map(|(body, _)| limits.price_of_one(body, None)) {
             if limits.lacks(price) && !self.may_have(guard, probe) {
@@ -1225,6 +1235,7 @@ impl Store {
         lasting: &mut Option<Vec<bool>>,
     ) -> Result<(), Busy> {
         let limits = paying.limits;
+        limits.hold(self, guard)?;
         let whole = |i: usize| limits.price_of(planned(i), None);
         let Some(probe) = probes
             .first()
@@ -1538,12 +1549,21 @@ impl Store {
         }
     }
 
-    /// Makes a default engine smaller, if it is larger than its entries need. Gives up rather than wait.
-    pub fn trim(&self, guard: &Guard) {
+    /// The number of bytes of a default engine, without those that are a part of the store.
+    #[inline]
+    pub fn engine_bytes(&self) -> usize {
         match self.default_engine() {
-            DefaultEngine::Hash(engine) => engine.trim(guard),
-            // Its leaves merge with each deletion.
-            DefaultEngine::Ca(_) => (),
+            DefaultEngine::Hash(engine) => engine.bytes() - size_of_val(engine),
+            DefaultEngine::Ca(engine) => engine.bytes() - size_of_val(engine),
+        }
+    }
+
+    /// Makes a default engine smaller, until it takes at most so many bytes without those that are a part of the store. Ends after a bounded
+    /// time in any case. Fails if other threads were in the way.
+    pub fn trim(&self, guard: &Guard, most: usize) -> Result<(), Busy> {
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.trim(guard, most + size_of_val(engine)),
+            DefaultEngine::Ca(engine) => engine.trim(guard, most + size_of_val(engine)),
         }
     }
 

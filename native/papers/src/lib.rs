@@ -14,6 +14,6 @@ mod shared;
 pub mod skip_list;
 pub mod stat_rw_lock;
 pub mod std_hash;
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod testing;
 mod thread;

@@ -8,9 +8,9 @@
 
 use crate::exclusive::Exclusive;
 use crate::failure::Failure;
+use crate::garbage;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::registry::reaper;
 use crate::table::store::Store;
 use crate::table::Handle;
 use cats_sync::facade::yield_now;
@@ -30,7 +30,7 @@ type Tell = fn(process: u64);
 /// What tells processes, and what wakes the thread that does.
 static TELL: OnceLock<(Tell, fn())> = OnceLock::new();
 
-/// Sets what tells processes, on the thread that calls [`reap`](reaper::reap), and what wakes this thread. The first call counts.
+/// Sets what tells processes, on the thread that calls [`Registry::reap`](crate::Registry::reap), and what wakes this thread. The first call counts.
 pub fn on_end(tell: Tell, wake: fn()) {
     TELL.get_or_init(|| (tell, wake));
 }
@@ -38,7 +38,7 @@ pub fn on_end(tell: Tell, wake: fn()) {
 /// Has the reaper tell it. A thread of the VM may send messages only in a call that gives it an environment.
 fn tell(flight: Flight) {
     if let Some((tell, wake)) = TELL.get() {
-        reaper::leave(Box::new(move || {
+        garbage::leave(Box::new(move || {
             tell(flight.process);
             Ok(())
         }));

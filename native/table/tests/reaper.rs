@@ -4,7 +4,7 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::reaper::{reap, Left};
+use cats_table::garbage::Left;
 use cats_table::Kind;
 use common::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -36,7 +36,7 @@ fn idle_garbage_is_given_back_soon() {
         });
     });
     // No slice ends by its time, which passes on a busy machine.
-    (0..4).for_each(|_| _ = reap(registry, &world, Duration::MAX));
+    (0..4).for_each(|_| _ = registry.reap(&world, Duration::MAX));
     assert_eq!(FREED.load(Relaxed), RETIRED);
 }
 
@@ -50,7 +50,7 @@ fn what_can_be_freed_is_told_from_what_is_read() {
     let _turn = turn();
     install();
     let (registry, world) = (registry(), World::default());
-    let left = |budget| reap(registry, &world, budget);
+    let left = |budget| registry.reap(&world, budget);
     while left(Duration::ZERO) != Left::Nothing {}
     let guard = epoch::pin();
     for number in 1..=RETIRED {

@@ -4,8 +4,8 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    begin_snapshot, is_snapshot_of, reaper, Addition, Beginning, Begun, Cause, Failure, Handle, Kind, Object, Objects,
-    Reads, Registry, Table, Words, Writes,
+    begin_snapshot, is_snapshot_of, Addition, Beginning, Begun, Cause, Failure, Handle, Kind, Object, Objects, Reads,
+    Registry, Table, Words, Writes,
 };
 use cats_term::lease::Request;
 use common::*;
@@ -167,7 +167,7 @@ fn read(table: &Table, number_of_key: i64) -> i64 {
 }
 
 fn reap(registry: &'static Registry) {
-    reaper::reap(registry, &World::default(), Duration::from_millis(1));
+    registry.reap(&World::default(), Duration::from_millis(1));
 }
 
 const KINDS: [Kind; 2] = [Kind::Set, Kind::OrderedSet];

@@ -4,7 +4,7 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    reaper, Addition, Cause, Direction, ElementOp, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects,
+    garbage, Addition, Cause, Direction, ElementOp, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects,
     Registry, Right, Selection, Table, Used, NOBODY,
 };
 use cats_term::lease::Request;
@@ -521,7 +521,7 @@ fn owners_die_amid_everything_in(locked: bool) {
         }
         scope.spawn(|| {
             for _ in 0..200 {
-                reaper::reap(registry, &world, Duration::from_micros(200));
+                registry.reap(&world, Duration::from_micros(200));
                 thread::yield_now();
             }
         });
@@ -530,8 +530,8 @@ fn owners_die_amid_everything_in(locked: bool) {
     assert!(patiently(|| registry.find(&world, &guard, name, 1)).is_err());
     drop(guard);
     while matches!(
-        reaper::reap(registry, &world, Duration::from_millis(10)),
-        reaper::Left::Work | reaper::Left::Blocked
+        registry.reap(&world, Duration::from_millis(10)),
+        garbage::Left::Work | garbage::Left::Blocked
     ) {
         thread::yield_now();
     }
@@ -823,7 +823,7 @@ fn all_objects_go_at_once() {
                 let guard = epoch::pin();
                 let handle = table.by_identifier(&guard);
                 patiently(|| handle.delete_all_objects(&world)).unwrap();
-                reaper::reap(registry, &world, Duration::from_micros(200));
+                registry.reap(&world, Duration::from_micros(200));
             }
             done.store(true, Ordering::Relaxed);
         });

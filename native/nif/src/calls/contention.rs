@@ -4,7 +4,7 @@ use super::select::owned;
 use super::*;
 use cats_sync::facade::{AtomicBool, Ordering};
 use cats_sync::recorder::Recorder;
-use cats_table::{reaper as work, Buckets, OwnedKey, Seen, SizedKey};
+use cats_table::{garbage, Buckets, OwnedKey, Seen, SizedKey};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,7 +42,7 @@ impl Drop for Recording {
     fn drop(&mut self) {
         if self.end.end().is_err() {
             let end = Arc::clone(&self.end);
-            work::leave(Box::new(move || end.end()));
+            garbage::leave(Box::new(move || end.end()));
             reaper::wake();
         }
     }

@@ -2,7 +2,7 @@
 //! tables of processes that have ended, frees the contents of deleted tables, removes objects that have expired, and frees what was
 //! retired.
 //!
-//! `vm/monitor.rs` notices the end of a process, and `cats_table::reaper` decides what it demands.
+//! `vm/monitor.rs` notices the end of a process, and `Registry::reap` does what it demands.
 //!
 //! It is no process of the VM, so nobody can stop it, kill it or fill its mailbox. It sleeps without a time limit when nothing is
 //! left to do and nothing expires. Otherwise it works in slices, and naps after each: where all processors are busy, it takes one from
@@ -13,8 +13,8 @@ use crate::held;
 use crate::vm::monitor;
 use cats_sync::epoch;
 use cats_table::expiry::{self, Next};
+use cats_table::garbage::Left;
 use cats_table::notices;
-use cats_table::reaper::{reap, Left};
 use cats_table::{Host, Time};
 use std::sync::OnceLock;
 use std::thread::{self, Thread};
@@ -121,7 +121,7 @@ fn slice() -> (Left, Option<Duration>) {
 
 fn reap_slice() -> Left {
     // What panicked is lost; the thread goes on. A back-off keeps a slice that always panics from using a processor.
-    let left = catch_unwind(AssertUnwindSafe(|| match reap(registry(), &Outside, SLICE) {
+    let left = catch_unwind(AssertUnwindSafe(|| match registry().reap(&Outside, SLICE) {
         Left::Work => Left::Work,
         left if held::sweep() && left == Left::Nothing => Left::Garbage,
         left => left,

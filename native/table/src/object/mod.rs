@@ -7,8 +7,8 @@ pub(crate) mod packed;
 pub(crate) mod schema;
 
 use crate::failure::Failure;
+use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::schema::{OwnedKey, Probe};
-use crate::registry::reaper::{Expected, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
@@ -634,6 +634,16 @@ unsafe fn is_for_reaper(body: u64) -> bool {
     unsafe { block(body) }.is_some_and(|block| block.has_held() && block.words() >= FREE_IN_SLICES)
 }
 
+/// Items of a block that are freed in a step.
+const ITEMS: usize = 256;
+
+impl Garbage for Option<Dismantled> {
+    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+        *self = self.take().and_then(|block| block.step(ITEMS));
+        Ok(self.is_some())
+    }
+}
+
 /// Hands a block to the reaper, whose expectation of it has become raw. Has the type `cats_sync::epoch::Drop`.
 ///
 /// # Safety
@@ -646,7 +656,7 @@ unsafe fn enqueue_block(address: *mut u8, _: usize) {
             Expected::from_raw(),
         )
     };
-    expected.enqueue(Garbage::Block(Dismantled::new(block)));
+    expected.enqueue(Some(Dismantled::new(block)));
 }
 
 /// Frees an object as soon as no reader can see it.

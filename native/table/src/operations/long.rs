@@ -4,9 +4,9 @@
 //! the reads before it.
 
 use crate::failure::Failure;
+use crate::garbage;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::registry::reaper;
 use crate::table::options::Kind;
 use crate::table::store::leased::is_past;
 use crate::table::{Handle, Table};
@@ -287,7 +287,7 @@ impl<T: Owner> Drop for LongReads<T> {
         let cost = |member: &Member<T>| member.parts.len() + member.reader.behind();
         if self.members.iter().map(cost).sum::<usize>() > MANY {
             let mut members = std::mem::take(&mut self.members);
-            reaper::leave(Box::new(move || {
+            garbage::leave(Box::new(move || {
                 members.clear();
                 Ok(())
             }));

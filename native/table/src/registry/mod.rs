@@ -8,12 +8,11 @@
 mod lock_free;
 #[cfg(feature = "compared")]
 mod locked;
-pub mod reaper;
 
 use crate::exclusive::Exclusive;
 use crate::failure::{Cause, Failure};
+use crate::garbage::{self, Bury, Expected, Garbage, Left, PLACES};
 use crate::inside;
-use crate::registry::reaper::{Expected, Garbage};
 use crate::table::contents::Contents;
 use crate::table::counters::Operation;
 use crate::table::options::Access;
@@ -32,6 +31,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// What the registry asks of the VM, on behalf of one call.
 pub trait Host {
@@ -41,7 +41,7 @@ pub trait Host {
     fn watch(&self, pid: u64) -> bool;
     /// Sends `{'ETS-TRANSFER', Table, From, Data}` to `to`; the data is the first element of the block.
     fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block);
-    /// Wakes the thread that calls [`reaper::reap`].
+    /// Wakes the thread that calls [`Registry::reap`].
     fn wake(&self);
     /// The time.
     fn now(&self) -> Time;
@@ -750,8 +750,13 @@ impl Registry {
 
     /// A process that owned or fixed tables has ended. What that demands is done by the reaper, or by whoever is faster.
     pub fn owner_down(&self, host: &dyn Host, pid: u64) {
-        Expected::new().enqueue(Garbage::Owner(pid));
+        Expected::new().enqueue(Ended(pid));
         wake(host);
+    }
+
+    /// Clears away for about `budget`. What another thread is at is left to it.
+    pub fn reap(&self, host: &dyn Host, budget: Duration) -> Left {
+        garbage::clear(budget, &|pid| self.bury(host, &pin(), pid))
     }
 
     /// Does one step of what a process' end demands; false when nothing is left to do.
@@ -901,9 +906,18 @@ fn tell_contents(table: &Table, store: &Store) {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position(Option<(u64, u64)>);
 
+/// A process that has ended.
+struct Ended(u64);
+
+impl Garbage for Ended {
+    fn step(&mut self, bury: Bury<'_>) -> Result<bool, Failure> {
+        bury(self.0)
+    }
+}
+
 /// Wakes the reaper if there is news for it.
 pub fn wake(host: &dyn Host) {
-    if reaper::unheard() {
+    if garbage::unheard() {
         host.wake();
     }
 }
@@ -946,6 +960,17 @@ pub(crate) fn expectation_of(store: &Store) -> (Option<Expected>, usize) {
     (large.then(Expected::new), bytes)
 }
 
+impl Garbage for Own<Store> {
+    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+        let done = self.dismantle(PLACES);
+        if done {
+            probe!(reclaim_contents, self.engine_address());
+            trace::record(|| Event::new(Kind::ReclaimContents, self.trace_address(), [0, 0]));
+        }
+        Ok(!done)
+    }
+}
+
 /// Frees a store, a small one at once, one that the reaper expects by way of the reaper. If it has snapshots, the last of them retires it.
 ///
 /// # Safety
@@ -961,7 +986,7 @@ unsafe fn free_store(store: *mut Store, expected: Option<Expected>) {
         return;
     }
     // Without an expectation, it has grown since it was retired.
-    expected.unwrap_or_else(Expected::new).enqueue(Garbage::Store(store));
+    expected.unwrap_or_else(Expected::new).enqueue(store);
 }
 
 /// Frees what a retired table contained, if that was its own, and calls `forget`, which is the number.

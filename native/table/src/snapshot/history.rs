@@ -14,20 +14,22 @@
 //! Others that nobody reads are [merged](super::merge) into older ones.
 
 use crate::exclusive::Exclusive;
+use crate::failure::Failure;
+use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
 use crate::patience;
-use crate::registry::reaper::{Expected, Garbage};
 use crate::registry::retire_store;
 use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
 use crate::snapshot::marks::Marks;
+use crate::snapshot::merge::Merge;
 use crate::snapshot::settled::Settled;
 use crate::table::engines::EngineName;
 use crate::table::store::leased::deadline;
 use crate::table::store::setup::Setup;
 use crate::table::store::{Store, Unused};
 use cats_engine::{Entry, Locked, Step};
-use cats_sync::epoch::Guard;
+use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use cats_sync::Busy;
@@ -295,9 +297,20 @@ unsafe fn forget(node: *mut u8, _: usize) {
     drop(unsafe { Arc::from_raw(node.cast::<Node>()) });
 }
 
-/// Has the reaper sweep the chain of a node.
+/// Has the reaper sweep the chain of a node, and begin a merge there if there is one.
 fn sweep_later(node: Arc<Node>) {
-    Expected::new().enqueue(Garbage::Snapshot(node));
+    Expected::new().enqueue(node);
+}
+
+impl Garbage for Arc<Node> {
+    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+        let guard = pin();
+        sweep(&guard, self)?;
+        if let Some(merge) = Merge::find(&guard, self)? {
+            Expected::new().enqueue(merge);
+        }
+        Ok(false)
+    }
 }
 
 impl Node {

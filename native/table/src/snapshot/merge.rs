@@ -10,9 +10,10 @@
 //! Writers keep nothing in the released nodes any more: the instant of a newer snapshot is past. In a chain one merge goes on at a time.
 
 use super::history::{Form, Node, CHAINS};
+use crate::failure::Failure;
+use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::copy::{copied, is_tombstone, tombstone};
 use crate::object::schema::{OwnedKey, Probe};
-use crate::registry::reaper::{Expected, Garbage};
 use crate::table::store::Store;
 use cats_engine::{Entry, Range};
 use cats_sync::epoch::{pin, Guard};
@@ -79,6 +80,21 @@ impl Drop for Merging {
     }
 }
 
+impl Garbage for Merge {
+    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+        let guard = pin();
+        if let Some(number) = self.left.checked_sub(1) {
+            return Ok(self.copy(&guard, number)?);
+        }
+        let next = self.leave(&guard)?;
+        let more = next.is_some();
+        if let Some(next) = next {
+            *self = next;
+        }
+        Ok(more)
+    }
+}
+
 impl Merge {
     /// The next merge in the chain of a node, if there is one and none goes on.
     pub fn find(guard: &Guard, node: &Node) -> Result<Option<Self>, Busy> {
@@ -109,19 +125,6 @@ impl Merge {
                 nodes: found.into_iter().map(Merging::new).collect(),
             })
         })
-    }
-
-    /// Goes on for a step. Returns what is left to do now. Fails while somebody holds a lock. The caller has no guard.
-    pub fn step(mut self) -> Result<Option<Self>, (Self, Busy)> {
-        let guard = pin();
-        let Some(number) = self.left.checked_sub(1) else {
-            let next = self.leave(&guard);
-            return next.map_err(|busy| (self, busy));
-        };
-        match self.copy(&guard, number) {
-            Ok(more) => Ok(more.then_some(self)),
-            Err(busy) => Err((self, busy)),
-        }
     }
 
     /// Copies some entries of this one of the nodes. Returns whether there are more. If not, this value comes back to the reaper, unless
@@ -158,7 +161,7 @@ impl Merge {
         unsafe fn arrive(merge: *mut u8, _: usize) {
             // SAFETY: made below, and retired once.
             let (merge, expected) = *unsafe { Box::from_raw(merge.cast::<(Merge, Expected)>()) };
-            expected.enqueue(Garbage::Merge(merge));
+            expected.enqueue(merge);
         }
         let rest = Self {
             nodes: mem::take(&mut self.nodes),

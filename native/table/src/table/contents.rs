@@ -2,7 +2,7 @@
 
 use crate::expiry;
 use crate::failure::Failure;
-use crate::registry::reaper::Expected;
+use crate::garbage::Expected;
 use crate::registry::{expectation_of, retire_store};
 use crate::table::options::Options;
 use crate::table::store::setup::Setup;

@@ -17,12 +17,13 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
+use crate::failure::Failure;
+use crate::garbage::{Bury, Expected, Garbage, PLACES};
 use crate::object::schema::{identical, object_hash};
 use crate::object::{
     body_bytes, free_body, is_group, prefetch, referent, refers, retire_body, retire_counted, words_to_read, ObjectRef,
     GROUP,
 };
-use crate::registry::reaper::{Expected, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
@@ -926,6 +927,12 @@ fn expectation_of(group: &Group) -> Option<Expected> {
     (group.count() > FREE_AT_ONCE).then(Expected::new)
 }
 
+impl Garbage for Own<Group> {
+    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+        Ok(!self.dismantle(PLACES))
+    }
+}
+
 /// Frees a group, or hands it to the reaper if its expectation has become raw, which is then not 0. Has the type
 /// `cats_sync::epoch::Drop`.
 unsafe fn drop_group(address: *mut u8, expected: usize) {
@@ -933,6 +940,6 @@ unsafe fn drop_group(address: *mut u8, expected: usize) {
     let group = unsafe { Own::from_raw(address.cast::<Group>()) };
     if expected != 0 {
         // SAFETY: see above.
-        unsafe { Expected::from_raw() }.enqueue(Garbage::Group(group));
+        unsafe { Expected::from_raw() }.enqueue(group);
     }
 }

@@ -1,43 +1,32 @@
-//! The reaper's work, in slices: it frees the contents of deleted tables, large groups of objects, and objects with many held terms. It
-//! deletes or hands over the tables of processes that have ended.
+//! What is cleared away in steps, in slices of time: contents of deleted tables, large groups of objects, objects with many held terms, and
+//! what else somebody leaves here. Each kind is a [`Garbage`] in the room that it belongs to.
 
 use crate::exclusive::Exclusive;
 use crate::failure::Failure;
-use crate::object::group::Group;
-use crate::registry::{Host, Registry};
-use crate::snapshot::history;
-use crate::snapshot::merge::Merge;
-use crate::table::store::Store;
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use cats_sync::probe;
-use cats_sync::slab::Own;
-use cats_sync::trace::{self, Event, Kind};
-use cats_term::Dismantled;
 use std::mem;
 use std::ptr::null_mut;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 /// Something to clear away.
-pub(crate) enum Garbage {
-    /// A process that has ended.
-    Owner(u64),
-    /// Contents that nobody refers to and nobody reads.
-    Store(Own<Store>),
-    /// A group likewise.
-    Group(Own<Group>),
-    /// The block of an object likewise, in which many terms are held.
-    Block(Dismantled),
-    /// A snapshot that nobody reads any more.
-    Snapshot(Arc<history::Node>),
-    Merge(Merge),
-    /// What could not be done at once.
-    Rest(Rest),
+pub(crate) trait Garbage: Send {
+    /// Does one step. Returns whether there is more to do. Fails, and has done nothing, while somebody else is at what the step needs.
+    fn step(&mut self, bury: Bury<'_>) -> Result<bool, Failure>;
 }
+
+/// Does one step of what the end of a process demands, and returns whether there is more to do. Whoever knows the tables gives it.
+pub(crate) type Bury<'a> = &'a dyn Fn(u64) -> Result<bool, Failure>;
 
 /// Something to do. It is called until it succeeds.
 pub type Rest = Box<dyn FnMut() -> Result<(), Failure> + Send>;
+
+impl Garbage for Rest {
+    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+        self().map(|()| false)
+    }
+}
 
 struct Node {
     item: Item,
@@ -45,7 +34,7 @@ struct Node {
 }
 
 /// Something that the reaper has got, and its expectation of it.
-type Item = (Garbage, Expected);
+type Item = (Box<dyn Garbage>, Expected);
 
 /// What was queued since it was last looked at, as a stack that is only ever taken whole.
 static QUEUE: AtomicPtr<Node> = AtomicPtr::new(null_mut());
@@ -56,10 +45,8 @@ static UNHEARD: AtomicBool = AtomicBool::new(false);
 /// What is being worked on.
 static WORK: LazyLock<Exclusive<Vec<Item>>> = LazyLock::new(Exclusive::default);
 
-/// Places that are dismantled between two looks at the clock.
-const PLACES: usize = 32;
-/// Items of a block that are freed between two looks at the clock.
-const ITEMS: usize = 256;
+/// Places of an engine or of a group that are dismantled in a step.
+pub(crate) const PLACES: usize = 32;
 /// Retired objects that are freed at once.
 const RETIRED: usize = 128;
 
@@ -88,8 +75,8 @@ impl Expected {
     }
 
     /// Queues what was expected.
-    pub fn enqueue(self, garbage: Garbage) {
-        push((garbage, self));
+    pub fn enqueue(self, garbage: impl Garbage + 'static) {
+        push((Box::new(garbage), self));
     }
 }
 
@@ -124,7 +111,7 @@ fn push(item: Item) {
 
 /// Leaves something to the reaper, which is to be woken then.
 pub fn leave(rest: Rest) {
-    Expected::new().enqueue(Garbage::Rest(rest));
+    Expected::new().enqueue(rest);
 }
 
 /// Moves what is queued to `work`.
@@ -153,7 +140,7 @@ pub enum Left {
 }
 
 /// Clears away for about `budget`. What another thread is at is left to it.
-pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
+pub(crate) fn clear(budget: Duration, bury: Bury<'_>) -> Left {
     let start = Instant::now();
     let mut collected = epoch::collect_counted(RETIRED);
     let more = WORK.with(|work| {
@@ -162,12 +149,13 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
             match work.pop() {
                 // All that is pending is still retired: its readers are to finish first.
                 None => return Left::Blocked,
-                Some((garbage, expected)) => match step(registry, host, garbage) {
-                    Ok(Some(rest)) => work.push((rest, expected)),
-                    Ok(None) => drop(expected),
-                    Err((garbage, _)) => {
+                Some((mut garbage, expected)) => match garbage.step(bury) {
+                    Ok(false) => drop((garbage, expected)),
+                    more => {
                         work.push((garbage, expected));
-                        return Left::Blocked;
+                        if more.is_err() {
+                            return Left::Blocked;
+                        }
                     }
                 },
             }
@@ -187,43 +175,4 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
         Left::Nothing if collected.left || epoch::is_held() => Left::Garbage,
         more => more,
     }
-}
-
-/// One step; what is left of the garbage.
-fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option<Garbage>, (Garbage, Failure)> {
-    Ok(match garbage {
-        Garbage::Owner(pid) => {
-            let guard = epoch::pin();
-            match registry.bury(host, &guard, pid) {
-                Ok(more) => more.then_some(Garbage::Owner(pid)),
-                Err(failure) => return Err((Garbage::Owner(pid), failure)),
-            }
-        }
-        Garbage::Store(mut store) => match store.dismantle(PLACES) {
-            true => {
-                probe!(reclaim_contents, store.engine_address());
-                trace::record(|| Event::new(Kind::ReclaimContents, store.trace_address(), [0, 0]));
-                None
-            }
-            false => Some(Garbage::Store(store)),
-        },
-        Garbage::Group(mut group) => (!group.dismantle(PLACES)).then_some(Garbage::Group(group)),
-        Garbage::Block(block) => block.step(ITEMS).map(Garbage::Block),
-        Garbage::Snapshot(node) => {
-            let guard = epoch::pin();
-            let swept = history::sweep(&guard, &node).and_then(|()| Merge::find(&guard, &node));
-            match swept {
-                Ok(merge) => merge.map(Garbage::Merge),
-                Err(busy) => return Err((Garbage::Snapshot(node), busy.into())),
-            }
-        }
-        Garbage::Rest(mut rest) => match rest() {
-            Ok(()) => None,
-            Err(failure) => return Err((Garbage::Rest(rest), failure)),
-        },
-        Garbage::Merge(merge) => match merge.step() {
-            Ok(merge) => merge.map(Garbage::Merge),
-            Err((merge, busy)) => return Err((Garbage::Merge(merge), busy.into())),
-        },
-    })
 }

@@ -30,7 +30,8 @@ type Tell = fn(process: u64);
 /// What tells processes, and what wakes the thread that does.
 static TELL: OnceLock<(Tell, fn())> = OnceLock::new();
 
-/// Sets what tells processes, on the thread that calls [`Registry::reap`](crate::Registry::reap), and what wakes this thread. The first call counts.
+/// Sets what tells processes, on the thread that calls [`Registry::reap`](crate::Registry::reap), and what wakes this thread. The first call
+/// counts.
 pub fn on_end(tell: Tell, wake: fn()) {
     TELL.get_or_init(|| (tell, wake));
 }

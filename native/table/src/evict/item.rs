@@ -1,19 +1,12 @@
 //! Items of queues and of timer wheels. An item finds the place of an object again. The object may be gone, or be another one by then.
 
+pub use crate::expiry::wheel::Owner;
 use cats_engine::mix;
 
 /// Finds the place of an object again.
 pub trait Item: Owner + Default {
     /// A hash of the object's key.
     fn hash(&self) -> u32;
-}
-
-/// What may own memory.
-pub trait Owner {
-    /// The bytes of this memory.
-    fn owned_bytes(&self) -> usize {
-        0
-    }
 }
 
 /// Half of an object's place in the order of walks.
@@ -23,5 +16,3 @@ impl Item for u32 {
         mix((*self).into()) as u32
     }
 }
-
-impl Owner for u32 {}

@@ -20,7 +20,6 @@
 //!
 //! The wheel is divided into parts with a lock each. A thread uses any part whose lock is free, so threads rarely wait for each other.
 
-use crate::evict::item::Owner;
 use crate::exclusive::Exclusive;
 use cats_sync::cache_line::CacheLine;
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -47,6 +46,16 @@ const MANY: usize = 64;
 
 /// Fewer items of a part are never too many.
 pub const CROWD: usize = 4096;
+
+/// What may own memory.
+pub trait Owner {
+    /// The bytes of this memory.
+    fn owned_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Owner for u32 {}
 
 /// The tick of a time.
 #[inline]

@@ -3,13 +3,12 @@
 //! A tombstone of an immediate key is a body of its own. That of another key is a tuple with the key at its position, where engines look for
 //! it, and [`BOTTOM`] everywhere else. One element stands behind the key.
 
-use crate::object::group::{Group, KeyPlace};
+use crate::object::group::{Group, KeyPlace, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{
     address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, size_bits, word_of,
     Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
 };
-use crate::operations::lookup::GROUP_LIMIT;
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_term::{Builder, BOTTOM};

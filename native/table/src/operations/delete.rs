@@ -1,11 +1,11 @@
 //! `delete/2`, `delete_object/2` and `take/2`.
 
 use crate::failure::Failure;
-use crate::object::group::{retire_replaced, Group, KeyPlace};
+use crate::object::group::{retire_replaced, Group, KeyPlace, GROUP_LIMIT};
 use crate::object::schema::{identical, Probe};
 use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::operations::insert::Incoming;
-use crate::operations::lookup::{Objects, GROUP_LIMIT};
+use crate::operations::lookup::Objects;
 use crate::table::options::Kind;
 use crate::table::store::Store;
 use crate::table::Handle;

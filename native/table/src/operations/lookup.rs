@@ -1,7 +1,7 @@
 //! `lookup/2`, `member/2` and everything else that reads one key.
 
 use crate::failure::Failure;
-use crate::object::group::{Filter, Group};
+use crate::object::group::{Filter, Group, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{is_group, key_of, ObjectRef, COPY_LIMIT};
 use crate::table::store::{Unused, Use, Used};
@@ -10,9 +10,6 @@ use cats_engine::Entry;
 use cats_term::{Scratch, TermRef};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
-
-/// The largest number of objects of one key that a scheduler reads at once.
-pub const GROUP_LIMIT: usize = 1000;
 
 /// The largest number of objects of one key whose signatures a scheduler reads at once.
 pub const SIGNATURES_LIMIT: usize = 50_000;

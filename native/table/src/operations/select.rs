@@ -2,10 +2,10 @@
 //! replace an object that was found, if it is still there.
 
 use crate::failure::Failure;
-use crate::object::group::{retire_entry, Filter, Group};
+use crate::object::group::{retire_entry, Filter, Group, GROUP_LIMIT};
 use crate::object::schema::{exact_order, OwnedKey, Probe};
 use crate::object::{block_body, is_group, words_to_read, ObjectRef};
-use crate::operations::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
+use crate::operations::lookup::{Objects, SIGNATURES_LIMIT};
 use crate::operations::traverse::{Direction, Expansion};
 use crate::table::options::Kind;
 use crate::table::{Handle, Table};

@@ -11,12 +11,12 @@
 //! all operations.
 
 use crate::failure::Failure;
-use crate::object::group::retire_entry;
+use crate::object::group::{retire_entry, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{prefetch, refers, state, Object, ObjectRef};
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::long::{LongReads, Owner};
-use crate::operations::lookup::{Objects, GROUP_LIMIT};
+use crate::operations::lookup::Objects;
 use crate::table::counters::Operation;
 use crate::table::store::leased::{deadline, is_past};
 use crate::table::store::limited::Planned;

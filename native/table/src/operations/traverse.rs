@@ -2,10 +2,10 @@
 //! table, and a key in an ordered table. Neither needs to be in the table any more.
 
 use crate::failure::{Cause, Failure};
-use crate::object::group::Group;
+use crate::object::group::{Group, GROUP_LIMIT};
 use crate::object::schema::{stored_key, Probe};
 use crate::object::{is_changing, is_group, Copies, ObjectRef, COPY_LIMIT};
-use crate::operations::lookup::{Objects, GROUP_LIMIT};
+use crate::operations::lookup::Objects;
 use crate::table::options::Kind;
 use crate::table::store::Store;
 use crate::table::Handle;

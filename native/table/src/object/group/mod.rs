@@ -860,6 +860,9 @@ fn retire_chunk(guard: &Guard, chunk: Chunk) {
     unsafe { guard.retire_sized(chunk.address().cast(), 0, free, chunk.bytes()) }
 }
 
+/// The largest number of objects of one key that a scheduler reads at once.
+pub const GROUP_LIMIT: usize = 1000;
+
 /// Groups of up to this size are freed by the thread that reclaims them, and larger ones by the reaper. A thread frees hundreds of retired
 /// objects in one go, so each must be small.
 const FREE_AT_ONCE: usize = 64;

@@ -438,6 +438,13 @@ reads() ->
      {fetch, fun(T, K) -> {K, 1, a} = cats:fetch(T, K, fun(_) -> error(called) end) end},
      {fetch, fun(T, K) -> {K, 1, a} = cats:fetch(T, K, fun(_) -> error(called) end, #{ttl => 10}) end},
      {transaction, fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:read(T, K) end) end},
+     {long_transaction, fun(T, K) ->
+                                Read = fun() ->
+                                               [[] = cats_transaction:read(T, {none, N}) || N <- lists:seq(1, 100)],
+                                               cats_transaction:read(T, K)
+                                       end,
+                                {atomic, [_]} = cats_transaction:run(Read)
+                        end},
      {transaction, fun(T, K) -> {atomic, true} = cats_transaction:run(fun() -> cats_transaction:member(T, K) end) end},
      {transaction, fun(T, K) ->
                            Spec = [{{K, '_', '_'}, [], ['$_']}],

@@ -81,9 +81,18 @@ pub(super) fn long_of<'a>(env: Env<'a>, reads: Term) -> Result<Option<(&'a Long,
 
 /// [`transaction_read`](super::transaction::transaction_read) of a long transaction.
 pub(super) fn read_key(env: Env, (long, notes): (&Long, Term), table: Term, key: Term) -> Result<Term, Failure> {
+    let mut first = true;
     read_long(env, long, notes, (table, LOOKUP), |handle, reads, found| {
         with_probe(env, handle.table(), key, |probe| {
+            // Once, and before its deadline is noted, which this may move.
+            if first && handle.table().options().leased() {
+                handle.member::<Used>(probe)?;
+            }
             handle.lookup_in(reads, probe, on_dirty_scheduler(), found)?;
+            if first && found.as_slice().is_empty() {
+                missed(handle);
+            }
+            first = false;
             Ok(Part::key(handle.table(), probe))
         })
     })

@@ -37,8 +37,8 @@ pub const NOBODY: Author = 0;
 /// In place of the word of a key. No key has it.
 const NO_KEY: u64 = 0;
 
-/// The most writes that a log has, besides those of transactions. Then readers fail.
-const MOST: usize = 1 << 19;
+/// The most bytes that the writes of a log have, besides those of transactions. Then readers fail.
+const MOST: usize = 64 << 20;
 
 /// How often a reader looks whether the next write is there.
 const SPINS: usize = if cfg!(any(loom, shuttle)) { 3 } else { 1000 };
@@ -79,34 +79,41 @@ impl Write {
     pub fn key(&self) -> Option<&Arc<Key>> {
         self.key.as_ref()
     }
+
+    /// The bytes of its memory.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.key().map_or(0, |key| key.bytes())
+    }
 }
 
 /// Writes that are not in the log yet, linked.
 pub struct Chain {
     first: *mut Write,
     last: *mut Write,
-    length: usize,
+    bytes: usize,
     author: Author,
 }
 
 impl Chain {
     /// The writes of these keys. To be made before their places are locked.
     pub fn new<'a>(author: Author, ordered: bool, probes: impl Iterator<Item = &'a Probe<'static>>) -> Self {
-        let (mut first, mut last, mut length) = (null_mut(), null_mut::<Write>(), 0);
+        let (mut first, mut last, mut bytes) = (null_mut(), null_mut::<Write>(), 0);
         for probe in probes {
             let key = ordered.then(|| Arc::new(Key::own(probe.term(), true)));
             let write = Write::new(author, probe.word(), key);
-            match length {
+            // SAFETY: it was just made.
+            let more = unsafe { (*write).bytes() };
+            match bytes {
                 0 => first = write,
                 // SAFETY: it was made here, and nobody else knows it. Relaxed: likewise.
                 _ => unsafe { (*last).next.store(write, Ordering::Relaxed) },
             }
-            (last, length) = (write, length + 1);
+            (last, bytes) = (write, bytes + more);
         }
         Self {
             first,
             last,
-            length,
+            bytes,
             author,
         }
     }
@@ -119,7 +126,7 @@ impl Drop for Chain {
     }
 }
 
-/// Gives up a reference to a write. Returns how many writes were freed.
+/// Gives up a reference to a write. Returns how many bytes were freed.
 ///
 /// # Safety
 /// The caller has the reference, or the pointer is null.
@@ -132,7 +139,7 @@ unsafe fn release(mut write: *mut Write) -> usize {
             fence(Ordering::Acquire);
             let mut gone = Box::from_raw(write);
             write = *gone.next.get_mut();
-            freed += 1;
+            freed += gone.bytes();
         }
     }
     freed
@@ -141,8 +148,8 @@ unsafe fn release(mut write: *mut Write) -> usize {
 /// See the module's documentation.
 pub struct Log {
     last: AtomicPtr<Write>,
-    /// How many writes there are.
-    length: AtomicUsize,
+    /// The bytes of the writes.
+    bytes: AtomicUsize,
     /// How many readers there are. Held to set or clear the bit of the history: it is set if there are readers.
     readers: Exclusive<usize>,
     /// How often a write was not added, because there were too many.
@@ -158,7 +165,7 @@ impl Log {
     fn new() -> Self {
         Self {
             last: AtomicPtr::new(Write::of_no_key()),
-            length: AtomicUsize::new(1),
+            bytes: AtomicUsize::new(size_of::<Write>()),
             readers: Exclusive::new(0),
             lost: AtomicU64::new(0),
         }
@@ -166,26 +173,21 @@ impl Log {
 
     /// Adds writes. Their places are locked, and nothing was changed yet.
     pub fn add(&self, mut chain: Chain) {
-        if chain.length == 0 {
+        if chain.bytes == 0 {
             return;
         }
-        // Relaxed: a bound for memory.
-        if chain.author == NOBODY && self.length.load(Ordering::Relaxed) >= MOST {
+        if chain.author == NOBODY && self.bytes() >= MOST {
             // SeqCst: as the swap below.
             self.lost.fetch_add(1, Ordering::SeqCst);
             return;
         }
-        self.link(
-            std::mem::replace(&mut chain.first, null_mut()),
-            chain.last,
-            chain.length,
-        );
+        self.link(std::mem::replace(&mut chain.first, null_mut()), chain.last, chain.bytes);
     }
 
     /// Puts linked writes behind the last one. They are this thread's own, with a reference to the first.
-    fn link(&self, first: *mut Write, last: *mut Write, length: usize) {
+    fn link(&self, first: *mut Write, last: *mut Write, bytes: usize) {
         // Relaxed: a count.
-        self.length.fetch_add(length, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         // SAFETY: nobody else knows it yet. Relaxed: likewise. The reference is that of `self.last`.
         unsafe { (*last).count.fetch_add(1, Ordering::Relaxed) };
         // SeqCst pairs with the load in `look`, between two transactions that have both added what they write: one of them sees what the
@@ -206,12 +208,13 @@ impl Log {
         // SAFETY: as the caller promises.
         let freed = unsafe { release(write) };
         // Relaxed: a count.
-        self.length.fetch_sub(freed, Ordering::Relaxed);
+        self.bytes.fetch_sub(freed, Ordering::Relaxed);
     }
 
-    /// About how many writes there are.
-    pub fn length(&self) -> usize {
-        self.length.load(Ordering::Relaxed)
+    /// About the bytes of the writes.
+    fn bytes(&self) -> usize {
+        // Relaxed: a bound for memory.
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 
@@ -258,7 +261,7 @@ impl Reader {
         unsafe { (*at).count.fetch_add(1, Ordering::Relaxed) };
         // SeqCst: as in `look`.
         let lost = log.lost.load(Ordering::SeqCst);
-        log.link(at, at, 1);
+        log.link(at, at, size_of::<Write>());
         Ok(Self {
             log,
             at,
@@ -288,7 +291,7 @@ impl Reader {
 
     /// About how many writes there are to look at, at most.
     pub fn behind(&self) -> usize {
-        self.log.length()
+        self.log.bytes() / size_of::<Write>()
     }
 
     /// Shows the writes since the last look that are not of this author, up to `most` of them.
@@ -378,6 +381,12 @@ impl WriteLog {
             Arc::from_raw(log)
         };
         Reader::new(log, history)
+    }
+
+    /// The bytes of its writes.
+    pub fn bytes(&self) -> usize {
+        // SAFETY: it lives as long as the contents.
+        unsafe { self.get().as_ref() }.map_or(0, Log::bytes)
     }
 
     /// The log, if it has readers, for a writer that has seen the bit. Clears the bit if there are none.
@@ -474,19 +483,19 @@ mod tests {
         let (history, log, mut first) = begin();
         let mut second = log.read(&history).expect("a free lock");
         let writers = log.wanted(&history).expect("two readers");
-        let empty = writers.length();
+        let empty = writers.bytes();
         for number in 1..=100 {
             writers.add(chain(NOBODY, &[number]));
         }
         assert_eq!(shown(&mut first, 7).len(), 100);
         // The first one has left a place of its own.
-        assert_eq!(writers.length(), empty + 99);
+        assert_eq!(writers.bytes(), empty + 99 * size_of::<Write>());
         assert_eq!(shown(&mut second, 8).len(), 100);
         // Both are at the last one.
-        assert_eq!(writers.length(), 1);
+        assert_eq!(writers.bytes(), size_of::<Write>());
         writers.add(chain(NOBODY, &[1, 2, 3]));
         drop((first, second));
-        assert_eq!(writers.length(), 1);
+        assert_eq!(writers.bytes(), size_of::<Write>());
         assert!(log.wanted(&history).is_none());
         assert!(!history.is_logged());
     }
@@ -495,10 +504,10 @@ mod tests {
     fn fails_its_readers_rather_than_grow_without_end() {
         let (history, log, mut reader) = begin();
         let writers = log.wanted(&history).expect("a reader");
-        for number in 0..2 * MOST as u64 {
+        for number in 0..(2 * MOST / size_of::<Write>()) as u64 {
             writers.add(chain(NOBODY, &[number + 1]));
         }
-        assert!(writers.length() <= MOST);
+        assert!(writers.bytes() <= MOST + size_of::<Write>());
         assert!(matches!(reader.look(7, usize::MAX, |_| true), Ok(Look::Changed)));
         // Another one begins where there is room again.
         drop(reader);

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 pub(crate) struct Key {
     term: TermRef<'static>,
     /// To which the term refers. `None` in a key that is only sought.
-    _own: Option<OwnedKey>,
+    own: Option<OwnedKey>,
     ordered: bool,
 }
 
@@ -24,9 +24,14 @@ impl Key {
         Self {
             // SAFETY: the value that owns the term has this one.
             term: unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(own.probe().term()) },
-            _own: Some(own),
+            own: Some(own),
             ordered,
         }
+    }
+
+    /// The bytes of its memory.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.own.as_ref().map_or(0, OwnedKey::bytes)
     }
 
     /// A key that is sought. It must not outlive the term.
@@ -34,7 +39,7 @@ impl Key {
         Self {
             // SAFETY: the callers drop the key before the term ends.
             term: unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(term) },
-            _own: None,
+            own: None,
             ordered,
         }
     }

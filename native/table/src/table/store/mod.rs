@@ -1567,9 +1567,9 @@ impl Store {
         }
     }
 
-    /// The number of bytes of the store, with those of its counters.
+    /// The number of bytes of the store, with those of its counters and of its log.
     pub fn all_bytes(&self) -> usize {
-        self.total_bytes() + self.counter_bytes()
+        self.total_bytes() + self.counter_bytes() + self.log.bytes()
     }
 
     /// The number of bytes of the counters' stripes. Only stores with many writers, or with events, have stripes.

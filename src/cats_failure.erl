@@ -434,23 +434,14 @@ default_remark(Cause, Default) when Cause =:= default; Cause =:= none ->
     end;
 default_remark(_Cause, _Default) -> "".
 
-%% erl_stdlib_errors fails on an improper list of operations, so it sees an operation that is wrong. It also fails on a cause
-%% that is newer than it.
-as_ets(Reason, Function, [Table, Key, Operations | Default], Cause)
-  when Function =:= update_counter, is_list(Operations); Function =:= update_element, is_list(Operations) ->
-    case is_proper(Operations) of
-        true -> ask_ets(Reason, Function, [Table, Key, Operations | Default], Cause);
-        false -> ask_ets(Reason, Function, [Table, Key, improper | Default], Cause)
-    end;
+%% erl_stdlib_errors fails on a cause that is newer than it, and, whatever the cause, on an improper list of
+%% operations.
 as_ets(Reason, Function, Arguments, Cause) ->
-    ask_ets(Reason, Function, Arguments, Cause).
-
-ask_ets(Reason, Function, Arguments, Cause) ->
     Frame = {ets, Function, Arguments, [{error_info, #{cause => Cause}}]},
     try
         erl_stdlib_errors:format_error(Reason, [Frame])
     catch
-        error:_ when Cause =/= none -> ask_ets(Reason, Function, Arguments, none);
+        error:_ when Cause =/= none -> as_ets(Reason, Function, Arguments, none);
         error:_ -> #{}
     end.
 

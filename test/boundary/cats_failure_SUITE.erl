@@ -7,7 +7,8 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, results_like_failures/1, objects_like_failures/1]).
--export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1, too_large_integers/1]).
+-export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1,
+         too_large_integers/1]).
 -export([limits/1, exhaust/0]).
 
 all() ->
@@ -534,8 +535,8 @@ seen(_Success) ->
 cause(Info) ->
     maps:get(cause, proplists:get_value(error_info, Info, #{}), none).
 
-%% Those that the shell prints. The explanation of ets fails on improper lists of operations: then that of a wrong operation.
-remarks({error, Reason, [{Called, Function, Arguments, Info} | Rest] = Stack}) ->
+%% Those that the shell prints. It prints none if the explanation fails, as that of ets does on improper lists.
+remarks({error, Reason, [{_, _, _, Info} | _] = Stack}) ->
     #{module := Module} = proplists:get_value(error_info, Info, #{module => cats_failure}),
     try Module:format_error(Reason, Stack) of
         Remarks ->
@@ -544,9 +545,7 @@ remarks({error, Reason, [{Called, Function, Arguments, Info} | Rest] = Stack}) -
              || Remark <- maps:values(Remarks)],
             Remarks
     catch
-        error:function_clause when Module =/= cats_failure ->
-            [Table, Key, [_ | _] | Default] = Arguments,
-            remarks({error, Reason, [{Called, Function, [Table, Key, improper | Default], Info} | Rest]})
+        error:function_clause when Module =/= cats_failure -> #{}
     end.
 
 failure(Module, Function, Arguments) ->

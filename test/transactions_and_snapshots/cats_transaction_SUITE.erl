@@ -6,7 +6,8 @@
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
-         maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, both_ways/1, sequential_model/1, bank/1, counters/1, phantoms/1,
+         maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, both_ways/1, sequential_model/1, bank/1,
+         counters/1, phantoms/1,
          skew/1, any_length/1,
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
          writes_after_leaving/1, fetches_outside/1,
@@ -289,8 +290,8 @@ both_ways(_Config) ->
                 [{[7, 8], Deletions([8, 4, 4]), [{next, [7]}, {last, []}], ['$end_of_table', 7]},
                  {[2, 3], Deletions([2]) ++ Insertions([5, 5]), [{prev, [3]}, {first, []}], ['$end_of_table', 3]},
                  {[3, 5], Deletions([5]) ++ Insertions([6, 6]), [{next, [3]}, {prev, [4]}], [6, 3]},
-                 {[56, 57], Deletions([56]) ++ Insertions(lists:seq(100, 107)), [{prev, [57]}, {first, []}, {next, [54]}],
-                  ['$end_of_table', 57, 57]}]].
+                 {[56, 57], Deletions([56]) ++ Insertions(lists:seq(100, 107)),
+                  [{prev, [57]}, {first, []}, {next, [54]}], ['$end_of_table', 57, 57]}]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Comparison with a model

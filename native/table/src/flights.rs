@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::garbage;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::table::store::Store;
+use crate::store::Store;
 use crate::table::Handle;
 use cats_sync::facade::yield_now;
 use std::collections::BTreeMap;

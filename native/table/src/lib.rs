@@ -3,6 +3,7 @@
 //! A [`Registry`] knows all tables. Finding a [`Table`] by name or identifier gives a [`Handle`] for one call. The operations are methods
 //! of the handle. Each file in `operations` has one group of them.
 
+mod engines;
 pub mod evict;
 mod exclusive;
 pub mod expiry;
@@ -15,6 +16,7 @@ mod operations;
 mod patience;
 mod registry;
 mod snapshot;
+mod store;
 mod table;
 mod write_log;
 
@@ -22,6 +24,7 @@ pub use cats_engine::ca::{Stretch, LEAF_SIZES};
 pub use cats_engine::config::READER_GROUPS;
 pub use cats_engine::hash::{View as Buckets, LOADS, STRIPS};
 pub use cats_engine::{Between, Range};
+pub use engines::{EngineName, EngineOption, Kind, Values};
 pub use evict::account::{Limit, Unit};
 pub use evict::policies::Policy;
 pub use expiry::notices;
@@ -45,8 +48,7 @@ pub use patience::set_patience;
 pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time, NOBODY};
 pub use snapshot::history::all_held_back;
 pub use snapshot::take::{begin as begin_snapshot, is_of as is_snapshot_of, Beginning, Begun};
+pub use store::{is_built, Unused, Use, Used};
 pub use table::counters::{Operation, OPERATIONS};
-pub use table::engines::{EngineName, EngineOption, Values};
-pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
-pub use table::store::{is_built, Unused, Use, Used};
+pub use table::options::{Access, Collect, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use table::{Handle, Naming, Right, Table};

@@ -3,8 +3,8 @@
 pub mod notices;
 pub(crate) mod wheel;
 
-use crate::table::store::leased::Leases;
-use crate::table::store::Store;
+use crate::store::leased::Leases;
+use crate::store::Store;
 use cats_sync::barrier;
 use cats_sync::clock;
 use cats_sync::epoch::{self, Guard};

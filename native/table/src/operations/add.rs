@@ -5,7 +5,7 @@ use crate::object::schema::Probe;
 use crate::object::{changing_element, set_in_place};
 use crate::operations::number::Number;
 use crate::operations::update::{check_integer, earlier, index_of, HasInteger, DIGITS_LIMIT, NOTHING};
-use crate::table::store::Unused;
+use crate::store::Unused;
 use crate::table::Handle;
 use cats_term::{Builder, Elements, NewElement, Room, TermRef, View};
 use smallvec::SmallVec;

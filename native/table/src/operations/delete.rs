@@ -1,13 +1,13 @@
 //! `delete/2`, `delete_object/2` and `take/2`.
 
+use crate::engines::Kind;
 use crate::failure::Failure;
 use crate::object::group::{retire_replaced, Group, KeyPlace, GROUP_LIMIT};
 use crate::object::schema::{identical, Probe};
 use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::operations::insert::Incoming;
 use crate::operations::lookup::Objects;
-use crate::table::options::Kind;
-use crate::table::store::Store;
+use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
 use cats_term::BlockRef;

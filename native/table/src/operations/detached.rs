@@ -15,7 +15,7 @@ use crate::object::body_bytes;
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
 use crate::operations::insert::Incoming;
-use crate::table::store::Store;
+use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
 use cats_papers::detaching::{Detached, Detaching};

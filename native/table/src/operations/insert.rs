@@ -1,13 +1,13 @@
 //! `insert/2` and `insert_new/2`, of one object and of lists. A list is inserted atomically and in isolation: all its places are locked
 //! together.
 
+use crate::engines::Kind;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{retire_entry, retire_replaced, Group};
 use crate::object::schema::{identical, Probe};
 use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers, Layout, Object};
-use crate::table::options::Kind;
-use crate::table::store::limited::Planned;
-use crate::table::store::Store;
+use crate::store::limited::Planned;
+use crate::store::Store;
 use crate::table::{Handle, Table};
 use crate::write_log::NOBODY;
 use cats_engine::{Entry, Step};

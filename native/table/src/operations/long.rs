@@ -3,12 +3,12 @@
 //! All that was read was there at the instant of the last look at the logs. So nothing is compared, and what a read costs does not depend on
 //! the reads before it.
 
+use crate::engines::Kind;
 use crate::failure::Failure;
 use crate::garbage;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::table::options::Kind;
-use crate::table::store::leased::is_past;
+use crate::store::leased::is_past;
 use crate::table::{Handle, Table};
 use crate::write_log::{Author, Look, Reader, Write, NOBODY};
 use cats_engine::Range;

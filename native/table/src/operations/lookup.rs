@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::object::group::{Filter, Group, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{is_group, key_of, ObjectRef, COPY_LIMIT};
-use crate::table::store::{Unused, Use, Used};
+use crate::store::{Unused, Use, Used};
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
 use cats_term::{Scratch, TermRef};

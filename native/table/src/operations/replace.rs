@@ -1,12 +1,12 @@
 //! `replace/3`: compare-and-swap of one whole object.
 
+use crate::engines::Kind;
 use crate::failure::{Cause, Failure};
 use crate::object::group::retire_replaced;
 use crate::object::schema::identical;
 use crate::object::{is_changing, words_to_read, Object, ObjectRef, COPY_LIMIT};
 use crate::operations::insert::Incoming;
-use crate::table::options::Kind;
-use crate::table::store::Unused;
+use crate::store::Unused;
 
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};

@@ -1,13 +1,13 @@
 //! What `select`, `match` and similar calls do to a table. They scan in slices over the objects that a program can match. They remove or
 //! replace an object that was found, if it is still there.
 
+use crate::engines::Kind;
 use crate::failure::Failure;
 use crate::object::group::{retire_entry, Filter, Group, GROUP_LIMIT};
 use crate::object::schema::{exact_order, OwnedKey, Probe};
 use crate::object::{block_body, is_group, words_to_read, ObjectRef};
 use crate::operations::lookup::{Objects, SIGNATURES_LIMIT};
 use crate::operations::traverse::{Direction, Expansion};
-use crate::table::options::Kind;
 use crate::table::{Handle, Table};
 use cats_engine::{place_of, Entry, Range, Step};
 use cats_pattern::{Keys, Program};

@@ -1,13 +1,13 @@
 //! `first` to `prev_lookup`, and `slot/2`. A traversal of any table is safe without fixing the table. The position is a hash in a hash
 //! table, and a key in an ordered table. Neither needs to be in the table any more.
 
+use crate::engines::Kind;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{Group, GROUP_LIMIT};
 use crate::object::schema::{stored_key, Probe};
 use crate::object::{is_changing, is_group, Copies, ObjectRef, COPY_LIMIT};
 use crate::operations::lookup::Objects;
-use crate::table::options::Kind;
-use crate::table::store::Store;
+use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Busy, Entry, Origin, Trail};
 use cats_sync::epoch::Guard;

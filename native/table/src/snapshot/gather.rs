@@ -7,7 +7,7 @@ use crate::object::copy::stable;
 use crate::object::schema::{exact_order, stored_key, Probe};
 use crate::object::ObjectRef;
 use crate::snapshot::Snapshot;
-use crate::table::store::other::Expand;
+use crate::store::other::Expand;
 use cats_engine::{place_of, Entry, Range};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};

@@ -13,6 +13,7 @@
 //! Writers and readers follow the chain under guards. [`CHAINS`] is held to change a chain. Nodes that nobody needs go from the oldest end.
 //! Others that nobody reads are [merged](super::merge) into older ones.
 
+use crate::engines::EngineName;
 use crate::exclusive::Exclusive;
 use crate::failure::Failure;
 use crate::garbage::{Bury, Expected, Garbage};
@@ -24,10 +25,9 @@ use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
 use crate::snapshot::marks::Marks;
 use crate::snapshot::merge::Merge;
 use crate::snapshot::settled::Settled;
-use crate::table::engines::EngineName;
-use crate::table::store::leased::deadline;
-use crate::table::store::setup::Setup;
-use crate::table::store::{Store, Unused};
+use crate::store::leased::deadline;
+use crate::store::setup::Setup;
+use crate::store::{Store, Unused};
 use cats_engine::{Entry, Locked, Step};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};

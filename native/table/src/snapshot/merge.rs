@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::copy::{copied, is_tombstone, tombstone};
 use crate::object::schema::{OwnedKey, Probe};
-use crate::table::store::Store;
+use crate::store::Store;
 use cats_engine::{Entry, Range};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::Ordering;

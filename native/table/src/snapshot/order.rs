@@ -6,7 +6,7 @@ use super::{Snapshot, MANY};
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::ObjectRef;
 use crate::snapshot::gather::Gathered;
-use crate::table::store::other::Expand;
+use crate::store::other::Expand;
 use cats_engine::{Between, Range};
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;

@@ -2,10 +2,9 @@
 
 pub(crate) mod contents;
 pub(crate) mod counters;
-pub(crate) mod engines;
 pub(crate) mod options;
-pub(crate) mod store;
 
+use crate::engines::Kind;
 use crate::evict::allowance::is_small;
 use crate::failure::{Cause, Failure};
 use crate::inside;
@@ -13,10 +12,10 @@ use crate::object::group::KeyPlace;
 use crate::object::Layout;
 use crate::registry::{Registry, NOBODY};
 use crate::snapshot::Snapshot;
+use crate::store::Store;
 use crate::table::contents::Contents;
 use crate::table::counters::{Counters, Operation, OPERATIONS};
-use crate::table::options::{Access, Kind, Options, Request};
-use crate::table::store::Store;
+use crate::table::options::{Access, Options, Request};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;

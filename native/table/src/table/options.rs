@@ -1,41 +1,14 @@
 //! The options of `new/2`. The boundary reads the option list. This file has ETS' rules for how options interact: a later option overrides
 //! an earlier one, but `set` and `protected` override nothing. Options that an engine does not support are refused.
 
+use crate::engines::{EngineName, EngineOption, Kind};
 use crate::evict::account::{Limit, Unit};
 use crate::evict::allowance::{leaves_room, Limited};
 use crate::evict::policies::Policy;
-use crate::table::engines::{EngineName, EngineOption};
-use crate::table::store::is_built;
-use crate::table::store::setup::{Expiry, Setup};
+use crate::store::is_built;
+use crate::store::setup::{Expiry, Setup};
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
 use std::fmt;
-
-/// The four table types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Set,
-    OrderedSet,
-    Bag,
-    DuplicateBag,
-}
-
-impl Kind {
-    /// The name for users.
-    pub fn text(self) -> &'static str {
-        match self {
-            Kind::Set => "set",
-            Kind::OrderedSet => "ordered_set",
-            Kind::Bag => "bag",
-            Kind::DuplicateBag => "duplicate_bag",
-        }
-    }
-
-    /// Whether a key may have several objects.
-    #[inline]
-    pub fn is_bag(self) -> bool {
-        matches!(self, Kind::Bag | Kind::DuplicateBag)
-    }
-}
 
 /// Who may read and write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! The engines that exist for comparison, those of `native/papers`. A build without the feature `compared` lacks them.
 
 use super::other::{Expand, Look, Other};
+use crate::engines::EngineName;
 use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
-use crate::table::engines::EngineName;
 use cats_engine::config::Config;
 use cats_engine::{Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step};
 use cats_papers::detaching::Detaching;

@@ -1,8 +1,34 @@
 //! The engines of tables, by name, and what each of them can do: its table types and its options. Which engines are built is in
-//! [`crate::table::store`].
+//! [`crate::store`].
 
-use crate::table::options::Kind;
 use cats_engine::config::{BaseLock, Delegate, LockName, MAX_BUCKET_LOCKS};
+
+/// The four table types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Set,
+    OrderedSet,
+    Bag,
+    DuplicateBag,
+}
+
+impl Kind {
+    /// The name for users.
+    pub fn text(self) -> &'static str {
+        match self {
+            Kind::Set => "set",
+            Kind::OrderedSet => "ordered_set",
+            Kind::Bag => "bag",
+            Kind::DuplicateBag => "duplicate_bag",
+        }
+    }
+
+    /// Whether a key may have several objects.
+    #[inline]
+    pub fn is_bag(self) -> bool {
+        matches!(self, Kind::Bag | Kind::DuplicateBag)
+    }
+}
 
 /// An engine, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

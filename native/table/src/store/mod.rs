@@ -7,6 +7,7 @@ pub(crate) mod limited;
 pub(crate) mod other;
 pub(crate) mod setup;
 
+use crate::engines::EngineName;
 use crate::evict::allowance::is_small;
 use crate::expiry::notices::Why;
 use crate::failure::Failure;
@@ -16,7 +17,6 @@ use crate::object::schema::{last_of_keys, Exact, Ordered, Probe};
 use crate::object::{body_bytes, more_bytes, ObjectRef};
 use crate::snapshot::history::{History, Writer};
 use crate::snapshot::Snapshot;
-use crate::table::engines::EngineName;
 use crate::write_log::{Author, Chain, Log, WriteLog, NOBODY};
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::hash::{Hash, Position};

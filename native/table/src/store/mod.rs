@@ -5,6 +5,7 @@ mod compared;
 pub(crate) mod leased;
 pub(crate) mod limited;
 pub(crate) mod other;
+pub(crate) mod retire;
 pub(crate) mod setup;
 
 use crate::engines::EngineName;

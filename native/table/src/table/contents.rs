@@ -3,7 +3,7 @@
 use crate::expiry;
 use crate::failure::Failure;
 use crate::garbage::Expected;
-use crate::registry::{expectation_of, retire_store};
+use crate::store::retire::{expectation_of, retire_store};
 use crate::store::setup::Setup;
 use crate::store::Store;
 use crate::table::options::Options;

@@ -635,16 +635,13 @@ impl Registry {
         // SAFETY: as the caller promises; a table dies once.
         let contents = unsafe { table.take_contents() };
         let (expected, bytes) = contents.map_or((None, 0), Contents::go_with_table);
-        let drop = match expected.map(Expected::into_raw).is_some() {
-            false => forget_table::<false>,
-            true => forget_table::<true>,
-        };
+        let expected = expected.map(Expected::into_raw).is_some();
         // SAFETY: as the caller promises; a table dies once.
         unsafe {
             guard.retire_sized(
                 ptr::from_ref(table).cast_mut().cast(),
-                self.forget as usize,
-                drop,
+                expected.into(),
+                forget_table,
                 bytes,
             )
         }
@@ -918,19 +915,20 @@ pub fn wake(host: &dyn Host) {
     }
 }
 
-/// Frees what a retired table contained, if that was its own, and calls `forget`, which is the number.
+/// Frees what a retired table contained, if that was its own, and gives up the registry's reference to the table. The number says whether the
+/// reaper expects the contents.
 ///
 /// # Safety
 /// As for [`free_store`].
-unsafe fn forget_table<const EXPECTED: bool>(table: *mut u8, forget: usize) {
+unsafe fn forget_table(table: *mut u8, expected: usize) {
     let table = table.cast::<Table>();
-    // SAFETY: the registry still has its reference to the table, and nobody else looks at what it contained. The number was made
-    // from such a function, and the flag from an expectation.
-    unsafe {
-        if EXPECTED || !(*table).is_blank() {
-            free_store((*table).store_pointer(), EXPECTED.then(|| Expected::from_raw()));
+    // SAFETY: the registry still has its reference to the table, and nobody else looks at what it contained. The number was made from an
+    // expectation.
+    let forget = unsafe {
+        if expected != 0 || !(*table).is_blank() {
+            free_store((*table).store_pointer(), (expected != 0).then(|| Expected::from_raw()));
         }
-        let forget: fn(*const Table) = std::mem::transmute(forget);
-        forget(table);
-    }
+        (*table).registry().forget
+    };
+    forget(table);
 }

@@ -91,7 +91,11 @@ fn reads_hold_until_something_changes() {
 
 /// A transaction that has read key 1 of one table writes key 1 and 2 of it and of another one.
 fn commit(change: impl Fn(Handle<'_>, Handle<'_>)) -> (bool, [Option<i64>; 4]) {
-    let registry = registry();
+    commit_in(registry(), change)
+}
+
+/// The same, with tables of this registry.
+fn commit_in(registry: &'static Registry, change: impl Fn(Handle<'_>, Handle<'_>)) -> (bool, [Option<i64>; 4]) {
     let (one, other) = (table(registry, Kind::Set), table(registry, Kind::OrderedSet));
     let guard = epoch::pin();
     let (one, other) = (one.by_identifier(&guard), other.by_identifier(&guard));
@@ -136,8 +140,9 @@ fn a_commit_writes_all_or_nothing() {
     let world = World::default();
     let emptied = |_: Handle<'_>, other: Handle<'_>| other.delete_all_objects(&world).unwrap();
     assert_eq!(commit(emptied), (false, [Some(1), Some(0), None, None]));
-    let deleted = |_: Handle<'_>, other: Handle<'_>| other.table().registry().delete(&world, other).unwrap();
-    assert!(!commit(deleted).0);
+    let registry = registry();
+    let deleted = |_: Handle<'_>, other: Handle<'_>| registry.delete(&world, other).unwrap();
+    assert!(!commit_in(registry, deleted).0);
 }
 
 /// A transaction that has read three keys, and writes one and deletes the others, with what it has noted of them. Returns whether it has

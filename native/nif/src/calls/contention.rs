@@ -32,7 +32,7 @@ impl End {
         if self.ended.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        registry().stop_recording(&self.table, &self.recorder).inspect_err(|_| {
+        self.table.stop_recording(&self.recorder).inspect_err(|_| {
             self.ended.store(false, Ordering::Relaxed);
         })
     }
@@ -67,7 +67,7 @@ fn find_recordable<'g>(env: Env<'g>, guard: &'g Guard, table: Term, want: Want) 
 pub fn record(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, READ)?;
-    let recorder = registry().record(handle)?;
+    let recorder = handle.record()?;
     let end = End {
         table: owned(handle.table()),
         recorder,

@@ -40,7 +40,7 @@ pub fn transaction_table(env: Env, &[named, right]: &[Term; 2]) -> Result<Term, 
     let handle = find_for_transaction(env, &guard, named, want)?;
     let table = handle.table();
     if inside::is(env.this_process().0) {
-        registry().set_inside(table)?;
+        table.note_inside()?;
     }
     let identifier = match named.is_immediate() {
         true => identifier(env, table),

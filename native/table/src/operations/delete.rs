@@ -7,6 +7,7 @@ use crate::object::schema::{identical, Probe};
 use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::operations::insert::Incoming;
 use crate::operations::lookup::Objects;
+use crate::registry::{wake, Host};
 use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
@@ -237,8 +238,10 @@ impl<'g> Handle<'g> {
         }
     }
 
-    /// `delete_all_objects/1`; see [`Registry::delete_all_objects`](crate::Registry::delete_all_objects).
-    pub fn delete_all_objects(self, host: &dyn crate::Host) -> Result<(), Failure> {
-        self.table.registry().delete_all_objects(host, self)
+    /// `delete_all_objects/1`: one exchange of the contents. An operation that began before takes effect before.
+    pub fn delete_all_objects(self, host: &dyn Host) -> Result<(), Failure> {
+        self.empty()?;
+        wake(host);
+        Ok(())
     }
 }

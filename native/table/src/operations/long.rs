@@ -218,7 +218,7 @@ impl<T: Owner> LongReads<T> {
         let table = handle.table();
         if table.is_blank() {
             // Contents that tables share have no log.
-            table.registry().furnish(table)?;
+            table.furnish()?;
         }
         let store = handle.store();
         self.members.push(Member {

@@ -12,16 +12,13 @@ mod locked;
 use crate::exclusive::Exclusive;
 use crate::failure::{Cause, Failure};
 use crate::garbage::{self, Bury, Expected, Garbage, Left};
-use crate::inside;
 use crate::store::retire::free_store;
-use crate::store::Store;
 use crate::table::contents::Contents;
 use crate::table::counters::Operation;
 use crate::table::options::Access;
-use crate::table::{Handle, Naming, Right, Table};
+use crate::table::{Handle, Keeper, Naming, Right, Table, NOBODY};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::probe;
-use cats_sync::recorder::Recorder;
 use cats_sync::trace::{self, Event, Kind};
 use cats_sync::Busy;
 use cats_term::Block;
@@ -57,9 +54,6 @@ pub struct Time {
     /// Microseconds since the epoch.
     pub system: i64,
 }
-
-/// The owner of a table that nobody owns: of one that was kept when its owner ended. No pid has this word.
-pub const NOBODY: u64 = 0;
 
 /// Who gets a table when its owner ends.
 #[derive(Clone)]
@@ -253,11 +247,6 @@ impl Registry {
         self.other.get().is_some()
     }
 
-    /// Looks up a table that was found by its identifier, where there is another directory than that of names.
-    pub(crate) fn holds(&self, table: &Table) -> Result<bool, Busy> {
-        self.other.get().map_or(Ok(true), |other| other.holds(table))
-    }
-
     /// The number of the part that a process belongs to. The lowest bits of a pid's word are a tag, those above count processes.
     fn place(owner: u64) -> usize {
         (owner >> 4) as usize % PARTS
@@ -325,9 +314,7 @@ impl Registry {
                 Ok::<_, Failure>(true)
             })??;
             if entered {
-                if !table.is_blank() {
-                    tell_contents(table, table.store(guard));
-                }
+                table.tell_contents(guard);
                 // The owner's death may have been reported before.
                 if host.may_outlive_caller() && !host.is_alive(owner) {
                     self.owner_down(host, owner);
@@ -647,100 +634,6 @@ impl Registry {
         }
     }
 
-    /// Gives a table contents of its own, if it is still blank.
-    #[inline(never)]
-    pub(crate) fn furnish(&self, table: &Table) -> Result<(), Failure> {
-        let contents = Contents::empty(table.options(), None)?;
-        self.hold(table, |_, _| {
-            if table.is_dead() {
-                return Err(Failure::Bad(Cause::Id));
-            }
-            if table.is_blank() {
-                tell_contents(table, &contents);
-                table.furnish(contents);
-            }
-            Ok(())
-        })?
-    }
-
-    /// `delete_all_objects/1`: one exchange of the contents. An operation that began before takes effect before.
-    pub fn delete_all_objects(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
-        let table = handle.table();
-        debug_assert!(!table.is_blank());
-        let setup = handle.store().setup().cloned().map(Box::new);
-        let fresh = Contents::empty(table.options(), setup)?;
-        let old = self.hold(table, |_, _| {
-            handle.still_named()?;
-            if table.is_dead() {
-                return Err(Failure::Bad(Cause::Id));
-            }
-            // What other calls count in the old contents from here on is not told any more.
-            fresh.absorb_events(handle.store());
-            if let (Some(new), Some(notices)) = (fresh.leases(), handle.notices()) {
-                new.set_notices(notices.clone());
-            }
-            Ok(table.replace_contents(fresh))
-        })??;
-        drop(old);
-        tell_contents(table, handle.store());
-        wake(host);
-        Ok(())
-    }
-
-    /// Says of a table that a transaction uses it whose process may not write to it, if there is such a process. If not, says the opposite.
-    pub fn set_inside(&self, table: &Table) -> Result<(), Failure> {
-        self.hold(table, |_, _| match table.is_dead() {
-            true => (),
-            false => table.set_inside(!inside::is_none()),
-        })?;
-        Ok(())
-    }
-
-    /// Has the waits of a table recorded, until [`stop_recording`](Self::stop_recording). The caller may read the table.
-    pub fn record(&self, handle: Handle<'_>) -> Result<Arc<Recorder>, Failure> {
-        let table = handle.table();
-        if table.is_blank() {
-            self.furnish(table)?;
-        }
-        self.hold(table, |_, _| {
-            handle.still_named()?;
-            if table.is_dead() {
-                return Err(Failure::Bad(Cause::Id));
-            }
-            let Some(events) = handle.store().recordable() else {
-                return Err(Failure::Bad(Cause::NoContention));
-            };
-            let recorder = events.own_recorder().unwrap_or_else(|| Arc::new(Recorder::new()));
-            if !events.set_recorder(Some(&recorder)) {
-                return Err(Failure::NoMemory);
-            }
-            recorder.used(true);
-            table.set_recorded(true);
-            Ok(recorder)
-        })?
-    }
-
-    /// Takes back one call of [`record`](Self::record). After the last one the table is not recorded any more. The table may be dead.
-    pub fn stop_recording(&self, table: &Table, recorder: &Arc<Recorder>) -> Result<(), Failure> {
-        unsafe fn free(recorder: *mut u8, _: usize) {
-            // SAFETY: made by `into_raw` below.
-            drop(unsafe { Arc::from_raw(recorder.cast::<Recorder>()) });
-        }
-        let guard = pin();
-        self.hold(table, |_, _| {
-            if recorder.used(false) == 0 && !table.is_dead() {
-                table.set_recorded(false);
-                if let Some(events) = table.store(&guard).recordable() {
-                    events.set_recorder(None);
-                }
-            }
-        })?;
-        let owner = Arc::into_raw(Arc::clone(recorder)).cast_mut().cast();
-        // SAFETY: nobody finds the recorder any more, if this was its last user. It is dropped once, and may be so on any thread.
-        unsafe { guard.retire(owner, 0, free) };
-        Ok(())
-    }
-
     /// A process that owned or fixed tables has ended. What that demands is done by the reaper, or by whoever is faster.
     pub fn owner_down(&self, host: &dyn Host, pid: u64) {
         Expected::new().enqueue(Ended(pid));
@@ -878,6 +771,24 @@ impl Registry {
     }
 }
 
+impl Keeper for Registry {
+    fn looks_up(&self) -> bool {
+        self.uses_locks()
+    }
+
+    fn holds(&self, table: &Table) -> Result<bool, Busy> {
+        self.other.get().map_or(Ok(true), |other| other.holds(table))
+    }
+
+    fn hold(&self, table: &Table, f: &mut dyn FnMut()) -> Result<(), Busy> {
+        Self::hold(self, table, |_, _| f())
+    }
+
+    fn forget(&self, table: *const Table) {
+        (self.forget)(table);
+    }
+}
+
 /// Whether a table may stay with this owner: it lives, or is [`NOBODY`].
 fn stands(host: &dyn Host, owner: u64) -> bool {
     owner == NOBODY || host.is_alive(owner)
@@ -887,12 +798,6 @@ fn stands(host: &dyn Host, owner: u64) -> bool {
 pub fn pid_number(pid: u64) -> u64 {
     // The lowest bits are a tag. From OTP 26 on all 28 bits above are the number. Before, 15 of them are printed as the number.
     (pid >> 4) & 0xfff_ffff
-}
-
-/// Tells who looks that a table has contents of its own.
-fn tell_contents(table: &Table, store: &Store) {
-    probe!(table_contents, table.serial(), store.engine_address());
-    trace::record(|| Event::new(Kind::Contents, table.serial(), [store.trace_address(), 0]));
 }
 
 /// Where a walk over all tables stands; the default is the start.
@@ -924,11 +829,10 @@ unsafe fn forget_table(table: *mut u8, expected: usize) {
     let table = table.cast::<Table>();
     // SAFETY: the registry still has its reference to the table, and nobody else looks at what it contained. The number was made from an
     // expectation.
-    let forget = unsafe {
+    unsafe {
         if expected != 0 || !(*table).is_blank() {
             free_store((*table).store_pointer(), (expected != 0).then(|| Expected::from_raw()));
         }
-        (*table).registry().forget
-    };
-    forget(table);
+        (*table).keeper().forget(table);
+    }
 }

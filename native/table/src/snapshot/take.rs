@@ -50,7 +50,7 @@ pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Begun, Failure> {
         }
         // Contents that tables share have no history.
         if table.is_blank() {
-            table.registry().furnish(table)?;
+            table.furnish()?;
         }
         let form = Form {
             engine,

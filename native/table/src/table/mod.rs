@@ -1,5 +1,6 @@
 //! A table: its name, its owner, its access rights, and where its contents are.
 
+pub(crate) mod changes;
 pub(crate) mod contents;
 pub(crate) mod counters;
 pub(crate) mod options;
@@ -10,7 +11,6 @@ use crate::failure::{Cause, Failure};
 use crate::inside;
 use crate::object::group::KeyPlace;
 use crate::object::Layout;
-use crate::registry::{Registry, NOBODY};
 use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::contents::Contents;
@@ -19,6 +19,7 @@ use crate::table::options::{Access, Options, Request};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
+use cats_sync::Busy;
 use std::ptr;
 
 /// Bit of the state: the table is dead.
@@ -73,6 +74,21 @@ impl Naming {
     }
 }
 
+/// The owner of a table that nobody owns: of one that was kept when its owner ended. No pid has this word.
+pub const NOBODY: u64 = 0;
+
+/// Who knows tables: what a table asks of the registry.
+pub trait Keeper: Sync {
+    /// Whether calls by identifier must look a table up.
+    fn looks_up(&self) -> bool;
+    /// Looks a table up that was found by its identifier, where that takes a lock.
+    fn holds(&self, table: &Table) -> Result<bool, Busy>;
+    /// Calls `f` once, under the lock for the table. Nobody else changes the table meanwhile, nor becomes its owner.
+    fn hold(&self, table: &Table, f: &mut dyn FnMut()) -> Result<(), Busy>;
+    /// Gives up the reference to a table that is dead and that nobody reads.
+    fn forget(&self, table: *const Table);
+}
+
 /// See the module's documentation.
 ///
 /// The value lies in memory that the boundary provides, in a resource of the VM. It stays there as long as anybody has the table's
@@ -94,12 +110,12 @@ pub struct Table {
     snapshot_limit: usize,
     /// The operations, if they are counted.
     counters: Option<Counters>,
-    registry: &'static Registry,
+    keeper: &'static dyn Keeper,
 }
 
 impl Table {
-    /// A table that nobody knows yet. [`Registry::enter`] makes it known.
-    pub fn new(registry: &'static Registry, request: Request, name: u64, owner: u64) -> Result<Self, Failure> {
+    /// A table that nobody knows yet. [`Registry::enter`](crate::Registry::enter) makes it known.
+    pub fn new(keeper: &'static dyn Keeper, request: Request, name: u64, owner: u64) -> Result<Self, Failure> {
         let Request {
             options,
             setup,
@@ -123,7 +139,7 @@ impl Table {
             ),
             setup => (Contents::empty(options, setup)?.into_raw(), 0),
         };
-        let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
+        let look_up = if keeper.looks_up() { LOOKED_UP } else { 0 };
         let count = if counted { COUNTED } else { 0 };
         Ok(Self {
             serial: AtomicU64::new(0),
@@ -134,7 +150,7 @@ impl Table {
             options,
             snapshot_limit,
             counters,
-            registry,
+            keeper,
         })
     }
 
@@ -151,7 +167,7 @@ impl Table {
             options,
             snapshot_limit: usize::MAX,
             counters: None,
-            registry: source.registry,
+            keeper: source.keeper,
         })
     }
 
@@ -257,9 +273,8 @@ impl Table {
         }
     }
 
-    #[inline]
-    pub fn registry(&self) -> &'static Registry {
-        self.registry
+    pub(crate) fn keeper(&self) -> &'static dyn Keeper {
+        self.keeper
     }
 
     /// The word of the name's atom.
@@ -342,15 +357,6 @@ impl Table {
         self.state.load(Ordering::Acquire) & BLANK != 0
     }
 
-    /// Gives a blank table empty contents of its own. The caller holds the registry's lock for the table, and the table is not dead.
-    pub(crate) fn furnish(&self, contents: Contents) {
-        debug_assert!(self.is_blank());
-        self.store.store(contents.into_raw(), Ordering::Release);
-        let state = self.state.load(Ordering::Relaxed);
-        // Release: the contents are stored before, so no writer ever sees those that blank tables share.
-        self.state.store(state & !BLANK, Ordering::Release);
-    }
-
     /// Whether `caller` may do this to the table, which was found by its identifier. `caller` is called only if it matters.
     #[inline]
     pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
@@ -416,7 +422,7 @@ impl Table {
         if self.is_snapshot() {
             return self.check_snapshot(right);
         }
-        match self.registry.holds(self)? {
+        match self.keeper.holds(self)? {
             true => self.check_found(guard, right, operation, || caller),
             false => Err(Cause::Id.into()),
         }
@@ -431,11 +437,6 @@ impl Table {
         }
     }
 
-    /// Says whether the table has a recorder. The caller holds the registry's lock for the table.
-    pub(crate) fn set_recorded(&self, recorded: bool) {
-        self.set_bit(RECORDED, recorded);
-    }
-
     /// Refuses a write by the process of a transaction that uses the table. If no such transaction runs any more, forgets that one did.
     fn check_inside(&self, state: usize, right: Right, caller: u64) -> Result<(), Failure> {
         if state & INSIDE == 0 {
@@ -443,23 +444,12 @@ impl Table {
         }
         if inside::is_none() {
             // If it fails, the next call does it.
-            let _ = self.registry.set_inside(self);
+            let _ = self.note_inside();
         }
         match right == Right::Write && inside::is(caller) {
             true => Err(Cause::InsideTransaction.into()),
             false => Ok(()),
         }
-    }
-
-    /// Says whether a transaction uses the table whose process may not write to it. The caller holds the registry's lock for the table.
-    pub(crate) fn set_inside(&self, inside: bool) {
-        self.set_bit(INSIDE, inside);
-    }
-
-    /// Sets or clears a bit of the state. The caller holds the registry's lock for the table.
-    fn set_bit(&self, bit: usize, set: bool) {
-        let state = self.state.load(Ordering::Relaxed) & !bit;
-        self.state.store(state | if set { bit } else { 0 }, Ordering::Release);
     }
 
     /// Counts an operation, if operations are counted. Never fails.
@@ -542,7 +532,7 @@ impl Table {
             self.check_inside(state, right, caller)?;
         }
         if state & BLANK != 0 && right == Right::Write {
-            self.registry.furnish(self)?;
+            self.furnish()?;
         }
         self.counted(guard, operation)
     }
@@ -569,7 +559,7 @@ impl Table {
     /// The present contents. The table was alive at some time under this guard.
     #[inline]
     pub(crate) fn store<'g>(&self, _guard: &'g Guard) -> &'g Store {
-        // Acquire pairs with the Release in `replace_contents`. A store is retired only after the table is dead or has another store.
+        // Acquire pairs with the Release in `empty`. A store is retired only after the table is dead or has another store.
         let store = self.store.load(Ordering::Acquire);
         // SAFETY: the store lives as long as the table, and longer under guards taken before the table's death.
         unsafe { &*store }
@@ -578,14 +568,6 @@ impl Table {
     /// The address of the contents. It stays when the table dies, for operations that began before, under their guards.
     pub(crate) fn store_pointer(&self) -> *mut Store {
         self.store.load(Ordering::Acquire)
-    }
-
-    /// Replaces the contents, and returns the old ones. The caller holds the registry's lock for the table, and the table is not dead.
-    pub(crate) fn replace_contents(&self, contents: Contents) -> Contents {
-        debug_assert!(!self.is_blank());
-        let old = self.store.swap(contents.into_raw(), Ordering::AcqRel);
-        // SAFETY: the table had them, and has others now.
-        unsafe { Contents::from_raw(old) }
     }
 
     /// A handle for operations on a table found by its identifier.

@@ -1,11 +1,11 @@
-//! Models of the instant of a snapshot, whose code is that of `native/table/src/snapshot/instant.rs`: its taker, others that close it, and
+//! Models of the instant of a snapshot, whose code is that of `native/table/src/history/instant.rs`: its taker, others that close it, and
 //! writers of two tables. Run by `make test-models`.
 //!
 //! A table is a word that tells whether it has a node, and the number of writes. For a writer, the instant is before or after its writes.
 //! Sizes that are noted at the instant must be the number of writes before it.
 #![cfg(loom)]
 
-#[path = "../../table/src/snapshot/instant.rs"]
+#[path = "../../table/src/history/instant.rs"]
 #[allow(dead_code)]
 mod instant;
 

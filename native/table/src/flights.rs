@@ -3,7 +3,7 @@
 //! A flight is a process of the VM that stands for the making of one object. Those that wait for the object wait for the end of the
 //! process. Whoever changes the key ends the flight: the key has none any more, and the process is told.
 //!
-//! Writers know from a bit of the contents' [history](crate::snapshot::history::History), which they look at anyway, whether there are
+//! Writers know from a bit of the contents' [history](crate::history::History), which they look at anyway, whether there are
 //! flights.
 
 use crate::exclusive::Exclusive;

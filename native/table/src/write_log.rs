@@ -14,14 +14,14 @@
 //!
 //! Each write counts who refers to it: the one before it, the log's `last`, and readers. So what all readers have passed is freed.
 //!
-//! Nothing is added while there are no readers: a bit of the contents' [history](crate::snapshot::history::History), which writers look at
+//! Nothing is added while there are no readers: a bit of the contents' [history](crate::history::History), which writers look at
 //! anyway, says so. A writer that has looked before it was set may still be at work. So a reader relies on the log when the guards of
 //! the [moment](Moment) at which it began have ended.
 
 use crate::exclusive::Exclusive;
+use crate::history::History;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::snapshot::history::History;
 use cats_sync::epoch::Moment;
 use cats_sync::facade::{fence, spin_loop, store_load_fence, yield_now, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;

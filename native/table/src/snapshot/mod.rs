@@ -2,26 +2,18 @@
 //!
 //! | module | |
 //! |---|---|
-//! | `instant` | the instant that the tables of one call share |
-//! | `history` | the nodes of the snapshots of some contents, and what writers do for them |
-//! | `settled` | the keys of which a node needs nothing more |
-//! | `merge` | nodes of which nobody reads the snapshot go into older ones |
 //! | `gather` | the entries of a part of a snapshot |
-//! | `order`, `marks` | order statistics |
+//! | `order` | order statistics |
 //! | `take` | taking a snapshot |
-//! | `patience` | how a writer says that it needs a dirty scheduler |
 //!
-//! A snapshot reads the live table, and what its nodes have kept. This file has the snapshot as an engine.
+//! A snapshot reads the live table, and what the nodes of its [history](crate::history) have kept. This file has the snapshot as an engine.
 
 mod gather;
-pub(crate) mod history;
-mod instant;
-mod marks;
-pub(crate) mod merge;
 mod order;
-mod settled;
 pub(crate) mod take;
 
+use crate::history::marks::Marks;
+use crate::history::{held_back, Node};
 use crate::object::copy::{is_tombstone, stable};
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
@@ -33,8 +25,6 @@ use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicU32, Ordering};
 use cats_sync::Busy;
 use gather::{walk_order, Gathered, Seen, END};
-use history::Node;
-use marks::Marks;
 use std::sync::Arc;
 
 /// The entries that a scheduler looks at to find one that is not hidden.
@@ -377,7 +367,7 @@ impl Other for Snapshot {
 
     fn bytes(&self) -> usize {
         let guard = cats_sync::epoch::pin();
-        size_of::<Self>() + history::held_back(&self.node, &guard)
+        size_of::<Self>() + held_back(&self.node, &guard)
     }
 
     fn dismantle(&mut self, _limit: usize, _free: &mut dyn FnMut(Entry)) -> bool {

@@ -1,8 +1,8 @@
 //! Order statistics of a snapshot. The counts of the live table are not those of the snapshot, so entries are passed, from the nearest
 //! [mark](super::marks) on.
 
-use super::marks::{Mark, EVERY};
 use super::{Snapshot, MANY};
+use crate::history::marks::{Mark, EVERY};
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::ObjectRef;
 use crate::snapshot::gather::Gathered;

@@ -2,14 +2,14 @@
 //!
 //! 1. A node is put into the history of each table. From now on, whoever begins to write sees it.
 //! 2. The guards that were there before end. Then no writer is left that has not seen the node.
-//! 3. The instant [closes](super::instant).
+//! 3. The instant [closes](crate::history::instant).
 //!
 //! A table may have been deleted or emptied meanwhile. Then the snapshot is given up, and the caller starts over.
 
-use super::history::{attach, Attached, Form};
-use super::instant::Instant;
 use super::Snapshot;
 use crate::failure::{Cause, Failure};
+use crate::history::instant::Instant;
+use crate::history::{attach, Attached, Form};
 use crate::table::{Handle, Table};
 use cats_sync::epoch::Guard;
 use std::ops::Deref;

@@ -9,7 +9,7 @@
 //!
 //! Writers keep nothing in the released nodes any more: the instant of a newer snapshot is past. In a chain one merge goes on at a time.
 
-use super::history::{Form, Node, CHAINS};
+use super::{Form, Node, CHAINS};
 use crate::failure::Failure;
 use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::copy::{copied, is_tombstone, tombstone};

@@ -13,7 +13,7 @@
 //! The taker closes it. A process that wants another snapshot of one of the tables closes it too, so it need not wait for the taker, which
 //! may not run for long.
 
-use super::history::Node;
+use super::Node;
 use cats_sync::clock;
 use cats_sync::epoch::{pin, Moment};
 use cats_sync::facade::{spin_loop, store_load_fence, AtomicU32, AtomicUsize, Ordering};

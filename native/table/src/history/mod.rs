@@ -11,7 +11,19 @@
 //! instant of a node is in the first node from that one to the newest that has the key. If none has it, the key was not changed.
 //!
 //! Writers and readers follow the chain under guards. [`CHAINS`] is held to change a chain. Nodes that nobody needs go from the oldest end.
-//! Others that nobody reads are [merged](super::merge) into older ones.
+//! Others that nobody reads are [merged](merge) into older ones.
+//!
+//! | module | |
+//! |---|---|
+//! | `instant` | the instant that the tables of one call share |
+//! | `settled` | the keys of which a node needs nothing more |
+//! | `merge` | nodes of which nobody reads the snapshot go into older ones |
+//! | `marks` | the numbers of some keys, which readers note |
+
+pub(crate) mod instant;
+pub(crate) mod marks;
+mod merge;
+mod settled;
 
 use crate::engines::EngineName;
 use crate::exclusive::Exclusive;
@@ -20,10 +32,6 @@ use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
 use crate::patience;
-use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
-use crate::snapshot::marks::Marks;
-use crate::snapshot::merge::Merge;
-use crate::snapshot::settled::Settled;
 use crate::store::leased::deadline;
 use crate::store::retire::retire_store;
 use crate::store::setup::Setup;
@@ -33,11 +41,15 @@ use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use cats_sync::Busy;
+use instant::{Entry as Entered, Inside, Instant};
+use marks::Marks;
+use merge::Merge;
+use settled::Settled;
 use std::ptr::{self, null_mut};
 use std::sync::{Arc, LazyLock, Weak};
 
 /// Held to change a chain. Has all nodes, and some that are gone.
-pub(super) static CHAINS: LazyLock<Exclusive<Vec<Weak<Node>>>> = LazyLock::new(Exclusive::default);
+static CHAINS: LazyLock<Exclusive<Vec<Weak<Node>>>> = LazyLock::new(Exclusive::default);
 
 /// Bit of the word of a history: the table has given its contents up. They live for their snapshots.
 const ABANDONED: usize = 1;
@@ -83,12 +95,12 @@ pub struct Node {
     time: AtomicU64,
     /// Of an ordered table.
     marks: Marks,
-    pub(super) newer: AtomicPtr<Node>,
-    pub(super) older: AtomicPtr<Node>,
+    newer: AtomicPtr<Node>,
+    older: AtomicPtr<Node>,
     /// Whether it is in the chain. Changed by the holder of [`CHAINS`].
-    pub(super) linked: AtomicBool,
+    linked: AtomicBool,
     /// Whether it is being merged into the older one. Likewise.
-    pub(super) merging: AtomicBool,
+    merging: AtomicBool,
     /// Nobody reads the snapshot any more.
     released: AtomicBool,
     /// It has died because the copies were too large. Nothing is kept for it any more.
@@ -379,7 +391,7 @@ impl Node {
     }
 
     /// The history in whose chain the node is. `None` if it has left it. The caller holds [`CHAINS`].
-    pub(super) fn linked_history(&self) -> Option<&History> {
+    fn linked_history(&self) -> Option<&History> {
         // Relaxed: only the holder of the lock changes it.
         let linked = self.linked.load(Ordering::Relaxed);
         // SAFETY: while a node is linked, the contents live.
@@ -387,7 +399,7 @@ impl Node {
     }
 
     /// Another reference to a node of a chain.
-    pub(super) fn counted(&self) -> Arc<Self> {
+    fn counted(&self) -> Arc<Self> {
         // SAFETY: the chain has a reference to the node, which it gives up through the epoch.
         unsafe {
             Arc::increment_strong_count(self);
@@ -399,7 +411,7 @@ impl Node {
     ///
     /// # Safety
     /// The node has just left the chain.
-    pub(super) unsafe fn give_up(&self, guard: &Guard) {
+    unsafe fn give_up(&self, guard: &Guard) {
         // SAFETY: as the caller promises, both are done once.
         unsafe {
             retire_store(guard, self.copies.swap(null_mut(), Ordering::AcqRel));
@@ -409,7 +421,7 @@ impl Node {
     }
 
     /// Whether nobody will read the snapshot.
-    pub(super) fn is_done(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.is_released() || self.is_overfull() || self.instant.is_cancelled()
     }
 
@@ -460,7 +472,7 @@ impl Node {
     }
 
     /// Puts a copy that `make` makes into these copies, unless they have the key. Returns its bytes. `None` if there is no memory for it.
-    pub(super) fn put_copy(
+    fn put_copy(
         &self,
         guard: &Guard,
         probe: &Probe<'_>,
@@ -483,7 +495,7 @@ impl Node {
     }
 
     /// Counts bytes of copies, which a merge has copied, for an older node instead of this one.
-    pub(super) fn give_bytes(&self, older: &Self, bytes: usize) {
+    fn give_bytes(&self, older: &Self, bytes: usize) {
         if self.form.limit != usize::MAX {
             // Relaxed: a count.
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);

@@ -3,17 +3,16 @@
 //! A flight is a process of the VM that stands for the making of one object. Those that wait for the object wait for the end of the
 //! process. Whoever changes the key ends the flight: the key has none any more, and the process is told.
 //!
-//! Writers know from a bit of the contents' [history](crate::history::History), which they look at anyway, whether there are
+//! Writers know from a bit of the contents' [history](History), which they look at anyway, whether there are
 //! flights.
 
 use crate::exclusive::Exclusive;
 use crate::failure::Failure;
 use crate::garbage;
+use crate::history::History;
 use crate::object::key::Key;
-use crate::object::schema::Probe;
-use crate::store::Store;
-use crate::table::Handle;
 use cats_sync::facade::yield_now;
+use cats_sync::Busy;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -58,29 +57,23 @@ struct Open {
     closed: bool,
 }
 
-impl Handle<'_> {
+impl Flights {
     /// The flight of a key.
-    pub fn flight_to(self, probe: &Probe<'_>) -> Result<Option<Flight>, Failure> {
-        let store = self.store();
-        let key = Key::sought(probe.term(), store.is_ordered());
-        let flight = store.flights().0.with(|open| open.flights.get(&key).copied())?;
-        self.still_named()?;
-        Ok(flight)
+    pub(crate) fn of(&self, key: &Key) -> Result<Option<Flight>, Busy> {
+        self.0.with(|open| open.flights.get(key).copied())
     }
 
-    /// Begins a flight, unless the key has one for which `lives` returns true. Returns whether it did. Fails with [`Failure::Busy`] if the
-    /// table has other contents by now.
-    pub fn begin_flight(
-        self,
-        probe: &Probe<'_>,
-        flight: Flight,
+    /// Begins a flight, unless the key has one for which `lives` returns true. Returns whether it did. Fails if `check` does, and with
+    /// [`Failure::Busy`] if the table has given the contents up. The history is that of the same contents.
+    pub(crate) fn begin(
+        &self,
+        history: &History,
+        (key, flight): (Key, Flight),
         lives: impl Fn(&Flight) -> bool,
+        check: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<bool, Failure> {
-        let store = self.store();
-        // Made before the lock is taken, as it may be long.
-        let key = Key::own(probe.term(), store.is_ordered());
-        store.flights().0.with(|open| {
-            self.still_named()?;
+        self.0.with(|open| {
+            check()?;
             if open.closed {
                 return Err(Failure::Busy);
             }
@@ -88,46 +81,35 @@ impl Handle<'_> {
                 return Ok(false);
             }
             open.flights.insert(key, flight);
-            store.history().set_awaited(true);
+            history.set_awaited(true);
             Ok(true)
         })?
     }
 
-    /// Ends the flight of a key, if it is the one of this process, which is not told. Returns whether it was.
-    pub fn end_flight(self, probe: &Probe<'_>, process: u64) -> bool {
-        let store = self.store();
-        let key = Key::sought(probe.term(), store.is_ordered());
-        store.remove_flight(&key, |flight| flight.process == process).is_some()
-    }
-}
-
-impl Store {
-    /// To be called after a key was written while there were flights: ends the flight of the key.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn wrote(&self, probe: &Probe<'_>) {
-        let key = Key::sought(probe.term(), self.is_ordered());
-        if let Some(flight) = self.remove_flight(&key, |_| true) {
+    /// Ends the flight of a key that was written.
+    pub(crate) fn end(&self, history: &History, key: &Key) {
+        if let Some(flight) = self.remove(history, key, |_| true) {
             tell(flight);
         }
     }
 
-    fn remove_flight(&self, key: &Key, is_it: impl Fn(&Flight) -> bool) -> Option<Flight> {
-        self.with_flights(|open| {
+    /// Ends the flight of a key, if `is_it`. Its process is not told.
+    pub(crate) fn remove(&self, history: &History, key: &Key, is_it: impl Fn(&Flight) -> bool) -> Option<Flight> {
+        self.surely_with(|open| {
             open.flights.get(key).filter(|flight| is_it(flight))?;
             let (_key, flight) = open.flights.remove_entry(key)?;
             if open.flights.is_empty() {
-                self.history().set_awaited(false);
+                history.set_awaited(false);
             }
             Some(flight)
         })
     }
 
     /// Ends all flights, and lets none begin. To be called when the table gives the contents up.
-    pub(crate) fn close_flights(&self) {
-        let flights = self.with_flights(|open| {
+    pub(crate) fn close(&self, history: &History) {
+        let flights = self.surely_with(|open| {
             open.closed = true;
-            self.history().set_awaited(false);
+            history.set_awaited(false);
             std::mem::take(&mut open.flights)
         });
         flights.into_values().for_each(tell);
@@ -135,9 +117,9 @@ impl Store {
 
     /// What the caller has done cannot be taken back, so it waits for the lock. The holder needs a bounded time, unless its thread does not
     /// run.
-    fn with_flights<R>(&self, mut f: impl FnMut(&mut Open) -> R) -> R {
+    fn surely_with<R>(&self, mut f: impl FnMut(&mut Open) -> R) -> R {
         loop {
-            match self.flights().0.with(&mut f) {
+            match self.0.with(&mut f) {
                 Ok(result) => return result,
                 Err(_) => yield_now(),
             }

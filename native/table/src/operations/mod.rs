@@ -6,6 +6,7 @@ mod delete;
 #[cfg(feature = "compared")]
 mod detached;
 pub(crate) mod expiry;
+mod flights;
 pub(crate) mod info;
 pub(crate) mod insert;
 pub(crate) mod long;

@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::flights::Flights;
 use crate::history::{History, Writer};
 use crate::object::group::free_entry;
+use crate::object::key::Key;
 use crate::object::schema::{last_of_keys, Exact, Ordered, Probe};
 use crate::object::{body_bytes, more_bytes, ObjectRef};
 use crate::snapshot::Snapshot;
@@ -227,6 +228,14 @@ impl Store {
 
     pub(crate) fn flights(&self) -> &Flights {
         &self.flights
+    }
+
+    /// To be called after a key was written while there were flights: ends the flight of the key.
+    #[cold]
+    #[inline(never)]
+    fn wrote(&self, probe: &Probe<'_>) {
+        self.flights
+            .end(&self.history, &Key::sought(probe.term(), self.is_ordered()));
     }
 
     pub(crate) fn log(&self) -> &WriteLog {

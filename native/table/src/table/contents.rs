@@ -44,7 +44,7 @@ impl Contents {
     /// To be called before they are retired: nothing expires any more, and nobody makes an object for them.
     fn close(&self) {
         expiry::leave(self);
-        self.close_flights();
+        self.flights().close(self.history());
     }
 
     /// Gives up the contents of a table with which they are freed. Returns the reaper's expectation, if they are for the reaper, and

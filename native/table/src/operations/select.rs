@@ -8,6 +8,7 @@ use crate::object::schema::{exact_order, OwnedKey, Probe};
 use crate::object::{block_body, is_group, words_to_read, ObjectRef};
 use crate::operations::lookup::{Objects, SIGNATURES_LIMIT};
 use crate::operations::traverse::{Direction, Expansion};
+use crate::snapshot::Snapshot;
 use crate::table::{Handle, Table};
 use cats_engine::{place_of, Entry, Range, Step};
 use cats_pattern::{Keys, Program};
@@ -238,7 +239,7 @@ impl<'g> Handle<'g> {
                 let before = *place;
                 let mut expansion = Expansion::new(patient);
                 let bag = self.table.kind().is_bag();
-                if let Some(snapshot) = self.store().snapshot() {
+                if let Some(snapshot) = Snapshot::of(self.store()) {
                     let gathered =
                         snapshot.gather(self.guard, place, limit, &mut |entry, out: &mut Vec<ObjectRef<'g>>| {
                             self.expand(entry, &mut expansion, out)

@@ -7,6 +7,7 @@ use crate::object::group::{Group, GROUP_LIMIT};
 use crate::object::schema::{stored_key, Probe};
 use crate::object::{is_changing, is_group, Copies, ObjectRef, COPY_LIMIT};
 use crate::operations::lookup::Objects;
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Busy, Entry, Origin, Trail};
@@ -301,7 +302,7 @@ impl<'g> Handle<'g> {
         patient: bool,
         fits: impl Fn(usize) -> bool,
     ) -> Result<Vec<ObjectRef<'g>>, Failure> {
-        let snapshot = self.store().snapshot().ok_or(Cause::None)?;
+        let snapshot = Snapshot::of(self.store()).ok_or(Cause::None)?;
         let from = (probe.erase(), direction == Direction::Down);
         let mut found = Err(Failure::Big);
         // If so many are too much work, perhaps one is not.

@@ -18,13 +18,14 @@ use crate::object::copy::{is_tombstone, stable};
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
 use crate::patience;
-use crate::store::other::{Expand, Look, Other};
+use crate::store::other::{Expand, Frozen, Look, Other};
 use crate::store::{Store, Unused};
-use cats_engine::{place_of, Entry, Locked, Range, Step};
+use cats_engine::{place_of, Between, Entry, Locked, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicU32, Ordering};
 use cats_sync::Busy;
 use gather::{walk_order, Gathered, Seen, END};
+use std::any::Any;
 use std::sync::Arc;
 
 /// The entries that a scheduler looks at to find one that is not hidden.
@@ -56,14 +57,14 @@ impl Snapshot {
         }
     }
 
-    /// To be called when nobody reads the snapshot any more.
-    pub fn release(&self) {
-        self.node.clone().release();
+    /// The snapshot whose contents these are.
+    #[inline]
+    pub fn of(store: &Store) -> Option<&Self> {
+        Self::behind(store.snapshot()?)
     }
 
-    /// Whether it has died because what is kept for snapshots of its table is too large.
-    pub fn is_overfull(&self) -> bool {
-        self.node.is_overfull()
+    fn behind(frozen: &dyn Frozen) -> Option<&Self> {
+        frozen.as_any().downcast_ref()
     }
 
     fn key(&self) -> usize {
@@ -77,15 +78,6 @@ impl Snapshot {
     /// The number of objects, if none of those that were there at the instant had expired.
     fn exact_size(&self) -> Option<usize> {
         (!self.node.form().leased).then(|| self.node.size())
-    }
-
-    /// To be called when the instant is past. Returns the number of objects.
-    pub fn set_size(&self) -> usize {
-        let size = self.node.size();
-        let slots = (size / SLOT).next_power_of_two().ilog2();
-        // Relaxed: the snapshot is not known to anybody else yet.
-        self.slots.store(slots, Ordering::Relaxed);
-        size
     }
 
     /// Fails if the snapshot has died. What was read before is right if it has not.
@@ -266,12 +258,48 @@ fn pass(limit: usize, passed: usize) -> Result<(usize, usize), Busy> {
     }
 }
 
+impl Frozen for Snapshot {
+    fn count_between(&self, guard: &Guard, between: Between<'_, Probe<'static>>) -> Result<usize, Busy> {
+        self.number_between(guard, between)
+    }
+
+    fn find_nth<'g>(
+        &self,
+        guard: &'g Guard,
+        place: (usize, bool),
+        out: &mut Vec<ObjectRef<'g>>,
+        expand: Expand<'_, 'g>,
+    ) -> Result<(), Busy> {
+        self.by_number(guard, place, out, expand)
+    }
+
+    fn set_size(&self) -> usize {
+        let size = self.node.size();
+        let slots = (size / SLOT).next_power_of_two().ilog2();
+        // Relaxed: the snapshot is not known to anybody else yet.
+        self.slots.store(slots, Ordering::Relaxed);
+        size
+    }
+
+    fn release(&self) {
+        self.node.clone().release();
+    }
+
+    fn is_overfull(&self) -> bool {
+        self.node.is_overfull()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 impl Other for Snapshot {
     fn is_ordered(&self) -> bool {
         self.node.form().ordered
     }
 
-    fn snapshot(&self) -> Option<&Snapshot> {
+    fn snapshot(&self) -> Option<&dyn Frozen> {
         Some(self)
     }
 
@@ -334,7 +362,7 @@ impl Other for Snapshot {
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
         if self.is_ordered() {
             let mut out = Vec::new();
-            self.find_nth(guard, (number, false), &mut out, expand)?;
+            self.by_number(guard, (number, false), &mut out, expand)?;
             return Ok((!out.is_empty()).then_some(out));
         }
         let buckets = self.buckets();

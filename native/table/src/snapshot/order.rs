@@ -1,5 +1,5 @@
 //! Order statistics of a snapshot. The counts of the live table are not those of the snapshot, so entries are passed, from the nearest
-//! [mark](super::marks) on.
+//! [mark](crate::history::marks) on.
 
 use super::{Snapshot, MANY};
 use crate::history::marks::{Mark, EVERY};
@@ -17,7 +17,7 @@ const COUNTED: usize = 10_000;
 
 impl Snapshot {
     /// The number of entries between two bounds.
-    pub fn count_between(&self, guard: &Guard, between: Between<'_, Probe<'static>>) -> Result<usize, Busy> {
+    pub(super) fn number_between(&self, guard: &Guard, between: Between<'_, Probe<'static>>) -> Result<usize, Busy> {
         let Between { from, to } = between;
         let Some((first, inclusive)) = from else {
             return self.count_up_to(guard, to);
@@ -61,7 +61,7 @@ impl Snapshot {
 
     /// Appends the objects of the entry with this number in the order of keys, counted from 0. With `true`, in the opposite order. Appends
     /// nothing if there are not so many entries.
-    pub fn find_nth<'g>(
+    pub(super) fn by_number<'g>(
         &self,
         guard: &'g Guard,
         (number, down): (usize, bool),

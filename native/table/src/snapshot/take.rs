@@ -65,11 +65,11 @@ pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Begun, Failure> {
             Attached::Beside(other) => return Ok(Begun::Beside(Other(other))),
             Attached::NoMemory => return Err(Failure::NoMemory),
         };
-        let snapshot = Snapshot::new(node);
+        let snapshot = Box::new(Snapshot::new(node));
         snapshots.push(Table::of_snapshot(table, snapshot).ok_or(Failure::NoMemory)?);
     }
-    let taken = snapshots.iter().filter_map(Table::snapshot);
-    instant.begin(taken.map(|snapshot: &Snapshot| &snapshot.node));
+    let taken = snapshots.iter().filter_map(of_table);
+    instant.begin(taken.map(|snapshot| &snapshot.node));
     let beginning = Beginning {
         instant,
         sized: OnceLock::new(),
@@ -100,11 +100,14 @@ impl Beginning {
     }
 }
 
+/// The snapshot that a table is.
+fn of_table(table: &Table) -> Option<&Snapshot> {
+    Snapshot::behind(table.snapshot()?)
+}
+
 /// Whether a snapshot that is finished is one of the present contents of a table. Otherwise the table was emptied, and perhaps before the
 /// instant.
 pub fn is_of(snapshot: &Table, source: Handle<'_>) -> bool {
-    let live = snapshot
-        .snapshot()
-        .and_then(|snapshot| snapshot.node.live(source.guard()));
+    let live = of_table(snapshot).and_then(|snapshot| snapshot.node.live(source.guard()));
     live.is_some_and(|live| !source.table().is_dead() && ptr::eq(live, source.store()))
 }

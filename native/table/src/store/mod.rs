@@ -18,7 +18,6 @@ use crate::object::group::free_entry;
 use crate::object::key::Key;
 use crate::object::schema::{last_of_keys, Exact, Ordered, Probe};
 use crate::object::{body_bytes, more_bytes, ObjectRef};
-use crate::snapshot::Snapshot;
 use crate::write_log::{Author, Chain, Log, WriteLog, NOBODY};
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::hash::{Hash, Position};
@@ -35,7 +34,7 @@ use cats_term::lease::{Lease, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef};
 use leased::{deadline, is_expired, lease, lives, LeasedPlaces, Leases};
 use limited::{Limits, Paying, Planned};
-use other::Other;
+use other::{Frozen, Other};
 use setup::Setup;
 use std::ptr;
 use std::sync::OnceLock;
@@ -201,9 +200,9 @@ impl Store {
     }
 
     /// The contents of a snapshot.
-    pub fn of_snapshot(snapshot: Snapshot) -> Self {
+    pub fn of_snapshot(snapshot: Box<dyn Other>) -> Self {
         Self {
-            structure: Structure::Other(Box::new(snapshot)),
+            structure: Structure::Other(snapshot),
             counters: Stripes::new(),
             setup: None,
             history: History::default(),
@@ -214,7 +213,7 @@ impl Store {
 
     /// The snapshot whose contents these are.
     #[inline]
-    pub fn snapshot(&self) -> Option<&Snapshot> {
+    pub fn snapshot(&self) -> Option<&dyn Frozen> {
         match &self.structure {
             Structure::Other(engine) => engine.snapshot(),
             _ => None,
@@ -1506,7 +1505,7 @@ impl Store {
         }
     }
 
-    fn counting_snapshot(&self) -> &Snapshot {
+    fn counting_snapshot(&self) -> &dyn Frozen {
         self.snapshot()
             .expect("an engine with order statistics, or a snapshot of one")
     }

@@ -2,13 +2,13 @@
 
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
-use crate::snapshot::Snapshot;
-use cats_engine::{Entry, Locked, Range, Step};
+use cats_engine::{Between, Entry, Locked, Range, Step};
 #[cfg(feature = "compared")]
 use cats_papers::detaching::Detaching;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
 use cats_sync::Busy;
+use std::any::Any;
 
 pub type Look<'a> = &'a mut dyn FnMut(Option<Entry>);
 pub type Expand<'a, 'g> = &'a mut dyn FnMut(Entry, &mut Vec<ObjectRef<'g>>);
@@ -18,7 +18,7 @@ pub type Expand<'a, 'g> = &'a mut dyn FnMut(Entry, &mut Vec<ObjectRef<'g>>);
 pub trait Other: Send + Sync {
     fn is_ordered(&self) -> bool;
     /// The engine, if it is a snapshot.
-    fn snapshot(&self) -> Option<&Snapshot> {
+    fn snapshot(&self) -> Option<&dyn Frozen> {
         None
     }
     /// What rarely happens to the engine, unless it is a snapshot.
@@ -78,4 +78,26 @@ pub trait Other: Send + Sync {
     }
     fn bytes(&self) -> usize;
     fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool;
+}
+
+/// A snapshot, as its contents and its table see it.
+pub trait Frozen {
+    /// See [`Store::count_between`](super::Store::count_between).
+    fn count_between(&self, guard: &Guard, between: Between<'_, Probe<'static>>) -> Result<usize, Busy>;
+    /// See [`Store::find_nth`](super::Store::find_nth).
+    fn find_nth<'g>(
+        &self,
+        guard: &'g Guard,
+        place: (usize, bool),
+        out: &mut Vec<ObjectRef<'g>>,
+        expand: Expand<'_, 'g>,
+    ) -> Result<(), Busy>;
+    /// To be called when the instant is past. Returns the number of objects.
+    fn set_size(&self) -> usize;
+    /// To be called when nobody reads the snapshot any more.
+    fn release(&self);
+    /// Whether it has died because what is kept for snapshots of its table is too large.
+    fn is_overfull(&self) -> bool;
+    /// For those who know what it is.
+    fn as_any(&self) -> &dyn Any;
 }

@@ -11,7 +11,7 @@ use crate::failure::{Cause, Failure};
 use crate::inside;
 use crate::object::group::KeyPlace;
 use crate::object::Layout;
-use crate::snapshot::Snapshot;
+use crate::store::other::{Frozen, Other};
 use crate::store::Store;
 use crate::table::contents::Contents;
 use crate::table::counters::{Counters, Operation, OPERATIONS};
@@ -155,7 +155,7 @@ impl Table {
     }
 
     /// A snapshot of a table. `None` when memory is exhausted.
-    pub(crate) fn of_snapshot(source: &Table, snapshot: Snapshot) -> Option<Self> {
+    pub(crate) fn of_snapshot(source: &Table, snapshot: Box<dyn Other>) -> Option<Self> {
         let options = source.options.of_snapshot();
         let store = Own::new(Store::of_snapshot(snapshot))?;
         Some(Self {
@@ -205,7 +205,7 @@ impl Table {
     }
 
     /// The engine of a snapshot that was not deleted.
-    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+    pub(crate) fn snapshot(&self) -> Option<&dyn Frozen> {
         // Acquire pairs with the Release in `delete_snapshot`.
         if self.state.load(Ordering::Acquire) & (SNAPSHOT | DEAD) != SNAPSHOT {
             return None;

@@ -3,7 +3,7 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::expiry::{expire, Next};
+use cats_table::due::{expire, Next};
 use cats_table::{Failure, Kind, Object, OptionItem, Unit};
 use cats_term::small;
 use common::*;

@@ -12,7 +12,8 @@ use super::*;
 use crate::held;
 use crate::vm::monitor;
 use cats_sync::epoch;
-use cats_table::expiry::{self, Next};
+use cats_table::due::{self, Next};
+use cats_table::expiry;
 use cats_table::garbage::Left;
 use cats_table::notices;
 use cats_table::{Host, Time};
@@ -112,7 +113,7 @@ fn slice() -> (Left, Option<Duration>) {
     if left == Left::Work {
         return (left, None);
     }
-    match catch_unwind(|| expiry::expire(SLICE)).unwrap_or(Next::Rest(Some(TICK))) {
+    match catch_unwind(|| due::expire(SLICE)).unwrap_or(Next::Rest(Some(TICK))) {
         Next::Work { late: true } => (Left::Work, Some(Duration::ZERO)),
         Next::Work { late: false } => (Left::Work, None),
         Next::Rest(rest) => (left, rest),

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "compared")]
 mod compared;
+pub mod due;
 pub(crate) mod leased;
 pub(crate) mod limited;
 pub(crate) mod other;
@@ -74,10 +75,7 @@ pub struct Store {
 impl Drop for Store {
     /// The reaper would find memory that is free.
     fn drop(&mut self) {
-        assert!(
-            !crate::expiry::is_entered(self),
-            "contents are freed that the reaper finds"
-        );
+        assert!(!due::is_entered(self), "contents are freed that the reaper finds");
     }
 }
 

@@ -1,8 +1,8 @@
 //! Contents of a table as a value that cannot be given up without the reaper's knowledge.
 
-use crate::expiry;
 use crate::failure::Failure;
 use crate::garbage::Expected;
+use crate::store::due;
 use crate::store::retire::{expectation_of, retire_store};
 use crate::store::setup::Setup;
 use crate::store::Store;
@@ -25,7 +25,7 @@ impl Contents {
         let store = store.and_then(Own::new).ok_or(Failure::NoMemory)?.into_raw();
         // SAFETY: the address of a value is not null.
         let contents = Self(unsafe { NonNull::new_unchecked(store) });
-        expiry::enter(&contents);
+        due::enter(&contents);
         Ok(contents)
     }
 
@@ -43,7 +43,7 @@ impl Contents {
 
     /// To be called before they are retired: nothing expires any more, and nobody makes an object for them.
     fn close(&self) {
-        expiry::leave(self);
+        due::leave(self);
         self.flights().close(self.history());
     }
 

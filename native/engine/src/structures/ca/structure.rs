@@ -72,7 +72,7 @@ impl<K: Send + Sync + 'static> Change<K> {
         leaf
     }
     /// A new leaf for a key range.
-    fn leaf_for<S: OrderedSchema<Key = K>>(
+    pub fn leaf_for<S: OrderedSchema<Key = K>>(
         &mut self,
         schema: &S,
         (low, high): (Bound<K>, Bound<K>),

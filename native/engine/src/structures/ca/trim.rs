@@ -7,8 +7,8 @@
 //! Where nothing is left to do, two neighbours have more than [`DENSE`] entries together, or would take more as one. So leaves have at most
 //! 33 bytes an entry, and inner nodes two more.
 
-use super::inner::{common, Kind, Node, Piece};
-use super::leaf::{lines_to_stay, size, Held, Leaf, MAX_SLOTS};
+use super::inner::{Bound, Inner, Kind, Node, Piece};
+use super::leaf::{lines_to_stay, size, Held, MAX_SLOTS};
 use super::structure::{Change, Turn};
 use super::Ca;
 use crate::{Busy, Engine, OrderedSchema};
@@ -33,7 +33,7 @@ fn bytes_for(count: usize) -> usize {
 struct Group {
     first: usize,
     leaves: SmallVec<[Held; TOGETHER]>,
-    one: Leaf,
+    one: Node,
 }
 
 impl<S: OrderedSchema> Ca<S> {
@@ -111,10 +111,43 @@ impl<S: OrderedSchema> Ca<S> {
             }
             return Ok(());
         };
+        let (groups, result) = self.groups(&mut change, inner, index, (low, high));
+        if groups.is_empty() {
+            return result;
+        }
+        if groups.iter().all(|group| group.leaves.len() == 1) {
+            for Group { first, leaves, one } in groups {
+                // Release: publishes the leaf.
+                inner.slot(first).store(one.0, Release);
+                change.leaves.extend(leaves);
+            }
+        } else {
+            let mut parts = change.take_apart(inner);
+            // From the right, as what is right of a leaf moves.
+            for Group { first, leaves, one } in groups.into_iter().rev() {
+                parts.put(&self.schema, first, Piece::one(one));
+                change.keys.extend((1..leaves.len()).map(|_| parts.merge(first, one)));
+                change.leaves.extend(leaves);
+            }
+            self.contract(&mut change, base, turns, parts, (low, high));
+        }
+        change.commit(self, guard);
+        result
+    }
+
+    /// The groups among the leaves of an inner node from this child on, as far as one leaf takes less in their place. Fails for those that
+    /// other threads hold: the others are there all the same.
+    fn groups(
+        &self,
+        change: &mut Change<S::Key>,
+        inner: Inner<S::Key>,
+        index: usize,
+        (low, high): (Bound<S::Key>, Bound<S::Key>),
+    ) -> (SmallVec<[Group; TOGETHER]>, Result<(), Busy>) {
         let leaf = |i| Node(inner.child(i)).as_leaf::<S::Key>();
         let end = inner.len().min(index + TOGETHER);
         (index..end).for_each(|i| cats_sync::prefetch(leaf(i).address()));
-        let mut groups: SmallVec<[Group; TOGETHER]> = SmallVec::new();
+        let mut groups = SmallVec::new();
         let (mut first, mut result) = (index, Ok(()));
         while first < end {
             let (mut next, mut count, mut bytes) = (first, 0, 0);
@@ -127,49 +160,32 @@ impl<S: OrderedSchema> Ca<S> {
                 }
                 (next, count, bytes) = (next + 1, count + more, bytes + leaf(next).size());
             }
-            if bytes_for(count) < bytes {
-                let leaves: Option<SmallVec<_>> = (first..next).map(|i| Held::try_lock(leaf(i))).collect();
-                match leaves {
-                    Some(leaves) => {
-                        let count: usize = (first..next).map(|i| leaf(i).info().count()).sum();
-                        if bytes_for(count) < bytes && (count <= DENSE || next == first + 1) {
-                            let ordered = (first..next).all(|i| leaf(i).info().ordered());
-                            let skip = common(
-                                &self.schema,
-                                inner.bounds(first, low, high).0,
-                                inner.bounds(next - 1, low, high).1,
-                            );
-                            let entries = (first..next).flat_map(|i| leaf(i).entries());
-                            let one = change.leaf(lines_to_stay(count), skip, entries, ordered);
-                            groups.push(Group { first, leaves, one });
-                        }
-                    }
-                    None => result = Err(Busy),
-                }
-            }
+            let (start, range) = (first, first..next);
             first = next;
-        }
-        if groups.is_empty() {
-            return result;
-        }
-        if groups.iter().all(|group| group.leaves.len() == 1) {
-            for Group { first, leaves, one } in groups {
-                // Release: publishes the leaf.
-                inner.slot(first).store(Node::leaf(one).0, Release);
-                change.leaves.extend(leaves);
+            if bytes_for(count) >= bytes {
+                continue;
             }
-        } else {
-            let mut parts = change.take_apart(inner);
-            // From the right, as what is right of a leaf moves.
-            for Group { first, leaves, one } in groups.into_iter().rev() {
-                let one = Node::leaf(one);
-                parts.put(&self.schema, first, Piece::one(one));
-                change.keys.extend((1..leaves.len()).map(|_| parts.merge(first, one)));
-                change.leaves.extend(leaves);
+            let Some(leaves) = range
+                .clone()
+                .map(|i| Held::try_lock(leaf(i)))
+                .collect::<Option<SmallVec<_>>>()
+            else {
+                result = Err(Busy);
+                continue;
+            };
+            let count: usize = range.clone().map(|i| leaf(i).info().count()).sum();
+            if bytes_for(count) < bytes && (count <= DENSE || leaves.len() == 1) {
+                let ordered = range.clone().all(|i| leaf(i).info().ordered());
+                let bounds = (inner.bounds(start, low, high).0, inner.bounds(next - 1, low, high).1);
+                let entries = range.flat_map(|i| leaf(i).entries());
+                let one = change.leaf_for(&self.schema, bounds, lines_to_stay(count), entries, ordered);
+                groups.push(Group {
+                    first: start,
+                    leaves,
+                    one,
+                });
             }
-            self.contract(&mut change, base, turns, parts, (low, high));
         }
-        change.commit(self, guard);
-        result
+        (groups, result)
     }
 }

@@ -342,10 +342,12 @@ fn merged_when_no_reader_is_left() {
             go.send(()).unwrap();
             before
         });
-        let since = Instant::now();
-        while held() >= before {
-            assert!(since.elapsed() < Duration::from_secs(60), "nothing has left the chain");
-        }
+        // Guards of other tests may keep nodes for a while.
+        let leaves = (0..10_000).any(|_| {
+            thread::sleep(Duration::from_millis(1));
+            held() < before
+        });
+        assert!(leaves, "nothing has left the chain");
         assert_eq!([1, 2, 3].map(|number| read(&old[0], number)), [0; 3]);
         assert_eq!([1, 2, 3].map(|number| read(&new[0], number)), [1, 2, 3]);
     }

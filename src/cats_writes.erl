@@ -28,6 +28,9 @@
 -type from() :: [] | {Key :: term()}.
 %% Behind which a step begins: an end of the table, or a key.
 
+-type start() :: from() | [Key :: term()].
+%% The same, or a key at which it begins.
+
 -type place() :: {0, [], 0} | {1, Key :: term(), -1 | 1} | {2, [], 0}.
 %% Between keys: at the beginning of the table, right before a key or right after it, or at the end.
 
@@ -172,7 +175,7 @@ is_up_to(Key, [To]) -> Key =< To.
 
 %% @doc Notes that a step from this place has come to a key that is deleted here. So the next one can {@link skip/4} it.
 %% A few writes are not worth that.
--spec pass(reference(), from() | [Key :: term()], Key :: term(), Down :: boolean(), writes()) -> writes().
+-spec pass(reference(), start(), Key :: term(), Down :: boolean(), writes()) -> writes().
 pass(Tid, From, Key, Down, Tables) when is_map(Tables) ->
     #{Tid := #ordered{runs = Runs} = Ordered} = Tables,
     {First, Last} = case Down of
@@ -191,9 +194,8 @@ pass(Tid, From, Key, Down, Tables) when is_map(Tables) ->
 pass(_Tid, _From, _Key, _Down, Writes) ->
     Writes.
 
-%% @doc Where a step may begin to look, as all that the table has before is deleted here: behind a key, or `[Key]', at a
-%% key. `finished' if nothing is left.
--spec skip(reference(), from(), Down :: boolean(), writes()) -> from() | [Key :: term()] | finished.
+%% @doc Where a step may begin to look, as all that the table has before is deleted here. `finished' if nothing is left.
+-spec skip(reference(), from(), Down :: boolean(), writes()) -> start() | finished.
 skip(Tid, From, Down, Tables) when is_map(Tables) ->
     case Tables of
         #{Tid := #ordered{runs = Runs}} ->

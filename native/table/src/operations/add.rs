@@ -72,9 +72,11 @@ impl Amount {
 pub type Increment = (i64, Amount);
 
 impl Handle<'_> {
-    /// `add/3`. Returns the value after each addition. Fails with [`Cause::Overflow`] if a sum is too large for a float. Fails with
-    /// [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is `patient`, and with
-    /// [`Failure::LargeInteger`] if a sum is an integer that the host does not have.
+    /// `add/3`. Returns the value after each addition.
+    ///
+    /// Fails with [`Cause::Overflow`] if a sum is too large for a float, and with [`Failure::LargeInteger`] if it is an integer that the host
+    /// does not have. Fails with [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is
+    /// `patient`.
     pub fn add_amounts(
         self,
         probe: &Probe<'_>,

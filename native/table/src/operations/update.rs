@@ -512,8 +512,10 @@ impl Handle<'_> {
     }
 
     /// `update_counter/3,4` with any operations. Returns the value after each operation. If the key has no object, the update starts from
-    /// the default tuple. Fails with [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is
-    /// `patient`, and with [`Failure::LargeInteger`] if a counter would become one that the host does not have.
+    /// the default tuple.
+    ///
+    /// Fails with [`Failure::LargeInteger`] if a counter would become an integer that the host does not have. Fails with [`Failure::Big`] if
+    /// the object is too large or the counters have too many digits, unless the caller is `patient`.
     pub fn update_counter(
         self,
         probe: &Probe<'_>,

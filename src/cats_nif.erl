@@ -96,6 +96,8 @@
     transaction_range/6,
     transaction_commit/3,
     transaction_long/1,
+    transaction_whole/2,
+    transaction_unchanged/1,
     transaction_end/1,
     transaction_preferred/0,
     transaction_prefer/1,
@@ -606,8 +608,8 @@ select_terms(_Objects, _Specification, _Results) -> not_loaded().
 %% What a transaction has read: the objects of a key, or those of a range of an ordered_set.
 -type note() :: {table(), Key :: term(), [tuple()]}
               | {table(), From :: bound(), To :: bound(), Down :: boolean(), [tuple()]}.
--type bound() :: [] | [Key :: term()] | {Key :: term()}.
-%% No bound, a key that belongs to the range, or a key that does not. In a note, `To' is never the last of these.
+-type bound() :: cats_range:bound().
+%% In a note, `To' is none or belongs to the range.
 
 %% The identifier of a table, its type and the position of the key. Fails with `no_transactions' if its engine has none.
 %% Fails, too, unless the caller may do this.
@@ -638,6 +640,14 @@ transaction_commit(_Notes, _Writes, _Keeper) -> not_loaded().
 %% write.
 -spec transaction_long([note()]) -> outcome(reference()).
 transaction_long(_Notes) -> not_loaded().
+
+%% Adds the whole of a `set' to what a long transaction has read. After that it reads the set, and then asks whether
+%% all that it has read is unchanged. If objects of the set may expire, each of them is to be read by itself, too.
+-spec transaction_whole({Long :: reference(), [note()]}, table()) -> outcome({logged, Expire :: boolean()} | conflict).
+transaction_whole(_Reads, _Table) -> not_loaded().
+
+-spec transaction_unchanged(Long :: reference()) -> outcome(boolean()).
+transaction_unchanged(_Long) -> not_loaded().
 
 %% To be called when a long transaction has ended.
 -spec transaction_end(Long :: reference()) -> ok.

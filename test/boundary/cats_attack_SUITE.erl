@@ -425,6 +425,8 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans,
                              {transaction_range, [{Some, []}, T, [], [], false, infinity]},
                              {transaction_commit, [{Some, []}, [{T, 4, []}], none]}]]
         ++ [{transaction_long, [[{T, 3, []}, {T, [3], [4], true, []}]]} || T <- Tables]
+        ++ [{transaction_whole, [{Some, []}, T]} || Some <- Long, T <- Tables]
+        ++ [{transaction_unchanged, [Some]} || Some <- Long]
         ++ [{transaction_end, [Some]} || Some <- Long].
 
 %%------------------------------------------------------------------------------------------------------------

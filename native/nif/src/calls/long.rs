@@ -136,15 +136,11 @@ fn read_long(
     let patient = on_dirty_scheduler();
     let (mut reads, mut compared, mut found) = (Reads::none(), 0, Objects::none());
     let mut deadline = NEVER;
-    if complete && notes.0 != NIL {
-        if !is_unchanged(long, &guard)? {
-            return Ok(atoms::conflict());
+    if complete {
+        match move_to_logs(env, &guard, notes, long)? {
+            Some(earliest) => deadline = earliest,
+            None => return Ok(atoms::conflict()),
         }
-        remember(env, &guard, notes, long)?;
-        if !observe(env, &guard, notes, 0, &mut reads, &mut compared)? || !is_unchanged(long, &guard)? {
-            return Ok(atoms::conflict());
-        }
-        deadline = reads.deadline();
     }
     for _ in 0..ATTEMPTS {
         reads.clear();
@@ -169,10 +165,58 @@ fn read_long(
     Ok(atoms::conflict())
 }
 
+/// Adds the whole of a table, which is a set, to what a long transaction has read. It reads the table behind that. Returns `{logged, Expire}`:
+/// objects that may expire are to be read one by one, as their deadlines count.
+pub fn transaction_whole(env: Env, &[reads, table]: &[Term; 2]) -> Result<Term, Failure> {
+    let (long, notes) = long_of(env, reads)?.ok_or_else(bad)?;
+    let long = &mut *long.lock();
+    // As in `read_long`.
+    let complete = long.is_complete();
+    let guard = pin();
+    let handle = find_for_transaction(env, &guard, table, SCAN)?;
+    if join(env, long, handle, table)? || !complete {
+        return Err(Failure::Busy);
+    }
+    let Some(deadline) = move_to_logs(env, &guard, notes, long)? else {
+        return Ok(atoms::conflict());
+    };
+    long.add(handle.table(), Part::All, deadline);
+    let expire = handle.table().options().leased();
+    Ok(env.tuple(&[atoms::logged(), atoms::boolean(expire)]))
+}
+
+/// Whether all that a long transaction has read still holds.
+pub fn transaction_unchanged(env: Env, &[long]: &[Term; 1]) -> Result<Term, Failure> {
+    let long = LONG.get(env, long).ok_or_else(bad)?;
+    let guard = pin();
+    let unchanged = is_unchanged(&mut long.lock(), &guard)?;
+    Ok(atoms::boolean(unchanged))
+}
+
 /// Whether all that was read still holds.
 pub(super) fn is_unchanged(long: &mut LongReads<Owned<Table>>, guard: &Guard) -> Result<bool, Failure> {
     let found = long.look(guard, None, on_dirty_scheduler())?;
     Ok(matches!(found, Found::Unchanged))
+}
+
+/// Makes reads of the logs, which are complete, of what is noted. Returns the earliest deadline of the noted objects, or nothing if a note
+/// does not hold any more.
+fn move_to_logs(
+    env: Env,
+    guard: &Guard,
+    notes: Term,
+    long: &mut LongReads<Owned<Table>>,
+) -> Result<Option<u64>, Failure> {
+    if notes.0 == NIL {
+        return Ok(Some(NEVER));
+    }
+    if !is_unchanged(long, guard)? {
+        return Ok(None);
+    }
+    remember(env, guard, notes, long)?;
+    let (mut reads, mut compared) = (Reads::none(), 0);
+    let hold = observe(env, guard, notes, 0, &mut reads, &mut compared)? && is_unchanged(long, guard)?;
+    Ok(hold.then(|| reads.deadline()))
 }
 
 /// Adds what the notes say was read.

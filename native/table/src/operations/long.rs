@@ -45,6 +45,8 @@ impl End {
 pub enum Part {
     /// A key of a set, by the word of its probe. Another key may have the same word. Then a write of that one makes the transaction fail.
     Word(u64),
+    /// All keys of a set.
+    All,
     /// The keys of an ordered table from one to another. Both belong to it. So a write of one of them may make the transaction fail although
     /// it was not read.
     Range(RangeRead),
@@ -79,6 +81,7 @@ impl Part {
     fn has(&self, write: &Write) -> bool {
         match (self, write.key()) {
             (Self::Word(word), _) => *word == write.word(),
+            (Self::All, _) => true,
             (Self::Range(RangeRead(lowest, highest)), Some(key)) => {
                 let at = End::At(key.clone());
                 *lowest <= at && at <= *highest
@@ -91,6 +94,7 @@ impl Part {
 /// All that was read of a table.
 enum Parts {
     Words(BTreeSet<u64>),
+    All,
     /// Ranges that do not meet: where each begins, and where it ends.
     Ranges(BTreeMap<End, End>),
 }
@@ -106,10 +110,11 @@ impl Parts {
     fn add(&mut self, part: Part) {
         match (self, part) {
             (Self::Words(words), Part::Word(word)) => _ = words.insert(word),
+            (words @ Self::Words(_), Part::All) => *words = Self::All,
             (Self::Ranges(ranges), Part::Range(RangeRead(lowest, highest))) if lowest <= highest => {
                 add_range(ranges, lowest, highest);
             }
-            // No key is in it, or it is of another table.
+            // No key is in it, or all are known to be read, or it is of another table.
             _ => (),
         }
     }
@@ -117,6 +122,7 @@ impl Parts {
     fn has(&self, write: &Write) -> bool {
         match (self, write.key()) {
             (Self::Words(words), _) => words.contains(&write.word()),
+            (Self::All, _) => true,
             (Self::Ranges(ranges), Some(key)) => {
                 let at = End::At(key.clone());
                 let before = ranges.range((Bound::Unbounded, Bound::Included(&at))).next_back();
@@ -129,6 +135,7 @@ impl Parts {
     fn len(&self) -> usize {
         match self {
             Self::Words(words) => words.len(),
+            Self::All => 1,
             Self::Ranges(ranges) => ranges.len(),
         }
     }

@@ -325,7 +325,7 @@ claim(Table) ->
 %% As {@link count/3}, with bounds that may be open.
 -spec count(table(), key_range()) -> non_neg_integer().
 count(Table, Range) ->
-    case bounds(Range) of
+    case cats_range:bounds(Range) of
         {From, To, _Order} -> count_between(Table, From, To, [Table, Range]);
         invalid -> cats_failure:fail(badarg, no_range, count, [Table, Range])
     end.
@@ -344,27 +344,6 @@ count(Table, From, To) ->
 
 count_between(Table, From, To, Called) ->
     ?RESULT(cats_nif:count_between(Table, From, To), count_between, count, Called).
-
-%% The bounds of a range, as the native functions take them.
-bounds(Range) when is_map(Range) ->
-    Known = maps:with([from, above, to, below, order], Range),
-    case {bound(from, above, Range), bound(to, below, Range), maps:get(order, Range, ascending)} of
-        {From, To, Order} when From =/= invalid, To =/= invalid, map_size(Known) =:= map_size(Range),
-                               (Order =:= ascending orelse Order =:= descending) ->
-            {From, To, Order};
-        _ ->
-            invalid
-    end;
-bounds(_Range) ->
-    invalid.
-
-bound(Inclusive, Exclusive, Range) ->
-    case Range of
-        #{Inclusive := _, Exclusive := _} -> invalid;
-        #{Inclusive := Key} -> [Key];
-        #{Exclusive := Key} -> {Key};
-        #{} -> []
-    end.
 
 %% @doc Deletes a table. When the call returns, the table is gone and its name is free. The call takes `O(1)'
 %% time: a background process frees the memory later. Unlike in `ets', the size of the table does not matter.
@@ -830,7 +809,7 @@ prev_lookup(Table, Key) ->
 %% `O(log N)', and more for each object that is listed.
 -spec range(table(), key_range(), Limit :: pos_integer() | infinity) -> [Object :: tuple()].
 range(Table, Range, Limit) ->
-    case bounds(Range) of
+    case cats_range:bounds(Range) of
         {From, To, Order} -> range_between(Table, From, To, Order =:= descending, Limit, [Table, Range, Limit]);
         invalid -> cats_failure:fail(badarg, no_range, range, [Table, Range, Limit])
     end.

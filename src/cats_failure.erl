@@ -120,7 +120,7 @@ stack(Module, Function, Arguments, Info) ->
 %% The stack below the function that was called.
 callers(Module, Stack) ->
     Own = [?MODULE, Module, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc,
-           cats_select, cats_slices],
+           cats_run, cats_select, cats_slices, cats_transaction, cats_view],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private
@@ -263,18 +263,13 @@ remark(fetch, no_fetch_options) ->
 remark(range, no_ranges) -> {1, <<"not an ordered_set">>};
 remark(snapshot, snapshot) -> {1, <<"a snapshot, of which no other can be taken">>};
 remark(snapshot, no_snapshots) -> {1, <<"snapshots are for tables with engine hash or ca">>};
-remark(select, no_ranges) -> {1, <<"not an ordered_set, so a transaction selects by one whole key only">>};
 remark(claim, owned) -> {1, <<"the table has an owner">>};
 remark(fetch, no_fun) -> {3, <<"not a function of one argument">>};
 remark(add, overflow) -> {3, <<"the sum is too large for a float">>};
 remark(insert_many, no_object) -> {2, <<"not a list of objects with a key">>};
 remark(_, no_expiry) -> {1, <<"objects of the table cannot expire: create it with option ttl or idle">>};
 remark(_, no_time) -> {3, <<"neither from 1 to 1099511627775 milliseconds nor infinity">>};
-remark(_, no_transactions) ->
-    {1, <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
-         " not for snapshots">>};
 remark(_, no_order_statistics) -> {1, <<"order statistics are for tables of type ordered_set with engine ca">>};
-remark(_, no_ranges) -> {1, <<"not an ordered_set: in a transaction only those have an order">>};
 remark(_, _) -> none.
 
 %% What depends on the arguments, or is as in ets.

@@ -6,7 +6,7 @@
 %% of a map.
 -module(cats_writes).
 
--export([none/0, put/3, find/4, all/1, nearest/4, between/4, pass/5, skip/4]).
+-export([none/0, put/3, find/4, all/1, puts/2, nearest/4, between/6, pass/5, skip/4]).
 
 -export_type([writes/0, write/0]).
 
@@ -19,11 +19,13 @@
 %% The writes to an `ordered_set'.
 -record(ordered, {
     all = gb_trees:empty() :: gb_trees:tree(Key :: term(), write()),
-    %% Those of them that put an object.
-    puts = gb_trees:empty() :: gb_trees:tree(Key :: term(), Object :: tuple()),
+    %% Those of them that put an object, each with the key before it.
+    puts = gb_trees:empty() :: gb_trees:tree(Key :: term(), {Object :: tuple(), Before :: key()}),
     %% Where the table has no other keys than those that are deleted here: the end of each run, and its beginning.
     runs = gb_trees:empty() :: gb_trees:tree(place(), place())
 }).
+
+-type key() :: {key, Key :: term()} | none.
 
 -type from() :: [] | {Key :: term()}.
 %% Behind which a step begins: an end of the table, or a key.
@@ -65,11 +67,48 @@ put_in_table({Tid, Key, _} = Write, TypeOf, Tables) ->
     Tables#{Tid => OfTable}.
 
 put_in_order({_, Key, Objects} = Write, #ordered{all = All, puts = Puts} = Ordered) ->
+    Before = put_before({Key}, Puts),
     NewPuts = case Objects of
-                  [Object] -> gb_trees:enter(Key, Object, Puts);
-                  [] -> gb_trees:delete_any(Key, Puts)
+                  [Object] -> put_behind({key, Key}, Key, gb_trees:enter(Key, {Object, Before}, Puts));
+                  [] -> put_behind(Before, Key, gb_trees:delete_any(Key, Puts))
               end,
     Ordered#ordered{all = gb_trees:enter(Key, Write, All), puts = NewPuts}.
+
+%% Puts of which the next one behind a key has this one before it.
+put_behind(Before, Key, Puts) ->
+    case put_after({Key}, Puts) of
+        {key, Next} ->
+            {Object, _} = gb_trees:get(Next, Puts),
+            gb_trees:update(Next, {Object, Before}, Puts);
+        none -> Puts
+    end.
+
+put_after([], Puts) ->
+    case gb_trees:is_empty(Puts) of
+        true -> none;
+        false -> {key, element(1, gb_trees:smallest(Puts))}
+    end;
+put_after({From}, Puts) ->
+    case gb_trees:next(gb_trees:iterator_from(From, Puts)) of
+        {Key, _, _} when Key > From -> {key, Key};
+        {_, _, Rest} ->
+            case gb_trees:next(Rest) of
+                {Key, _, _} -> {key, Key};
+                none -> none
+            end;
+        none -> none
+    end.
+
+put_before([], Puts) ->
+    case gb_trees:is_empty(Puts) of
+        true -> none;
+        false -> {key, element(1, gb_trees:largest(Puts))}
+    end;
+put_before({From}, Puts) ->
+    case gb_trees:next(gb_trees:iterator_from(From, Puts)) of
+        {_, {_, Before}, _} -> Before;
+        none -> put_before([], Puts)
+    end.
 
 %% @doc The objects that a key of a table of this type shall have, if it is written.
 -spec find(reference(), cats:table_type(), Key :: term(), writes()) -> [Object :: tuple()] | none.
@@ -103,13 +142,24 @@ all(Tables) -> lists:append([values(OfTable) || {_, OfTable} <- maps:to_list(Tab
 values({set, Map}) -> maps:values(Map);
 values(#ordered{all = All}) -> gb_trees:values(All).
 
+%% @doc The objects that are put into a `set'.
+-spec puts(reference(), writes()) -> [Object :: tuple()].
+puts(Tid, Tables) when is_map(Tables) ->
+    case Tables of
+        #{Tid := {set, Map}} -> [Object || {_, _, [Object]} <- maps:values(Map)];
+        #{} -> []
+    end;
+puts(Tid, Writes) ->
+    [Object || {Written, _, [Object]} <- Writes, Written =:= Tid].
+
 %% @doc The first key behind this place, or before it if `Down', at which an object is put into an `ordered_set'.
 %%
-%% Takes `O(log N)' for `N' writes, but `O(N)' before a key.
--spec nearest(reference(), from(), Down :: boolean(), writes()) -> {key, Key :: term()} | none.
+%% Takes `O(log N)' for `N' writes.
+-spec nearest(reference(), from(), Down :: boolean(), writes()) -> key().
 nearest(Tid, From, Down, Tables) when is_map(Tables) ->
     case Tables of
-        #{Tid := #ordered{puts = Puts}} -> nearest_put(From, Down, Puts);
+        #{Tid := #ordered{puts = Puts}} when Down -> put_before(From, Puts);
+        #{Tid := #ordered{puts = Puts}} -> put_after(From, Puts);
         #{} -> none
     end;
 nearest(Tid, From, Down, Writes) ->
@@ -120,58 +170,62 @@ nearest(Tid, From, Down, Writes) ->
         {_, true} -> {key, lists:max(Keys)}
     end.
 
-nearest_put([], Down, Puts) ->
-    case {gb_trees:is_empty(Puts), Down} of
-        {true, _} -> none;
-        {false, false} -> {key, element(1, gb_trees:smallest(Puts))};
-        {false, true} -> {key, element(1, gb_trees:largest(Puts))}
-    end;
-nearest_put({From}, false, Puts) ->
-    case gb_trees:next(gb_trees:iterator_from(From, Puts)) of
-        {Key, _, _} when Key > From -> {key, Key};
-        {_, _, Rest} ->
-            case gb_trees:next(Rest) of
-                {Key, _, _} -> {key, Key};
-                none -> none
-            end;
-        none -> none
-    end;
-nearest_put({From}, true, Puts) ->
-    case lists:takewhile(fun(Key) -> Key < From end, gb_trees:keys(Puts)) of
-        [] -> none;
-        Keys -> {key, lists:last(Keys)}
-    end.
-
 is_beyond(_Key, [], _Down) -> true;
 is_beyond(Key, {From}, false) -> Key > From;
 is_beyond(Key, {From}, true) -> Key < From.
 
-%% @doc The objects that are put into an `ordered_set' at the keys from one to another, in order.
--spec between(reference(), From :: [Key :: term()], To :: [Key :: term()], writes()) -> [Object :: tuple()].
-between(Tid, From, To, Tables) when is_map(Tables) ->
+%% @doc Up to so many objects that are put into an `ordered_set', from one bound to another, downwards if `Down'.
+%%
+%% Takes `O(log N)' for `N' writes, and for each object.
+-spec between(reference(), cats_range:bound(), cats_range:bound(), Down :: boolean(), Limit, writes()) ->
+          [Object :: tuple()] when Limit :: pos_integer() | infinity.
+between(Tid, From, To, Down, Limit, Tables) when is_map(Tables) ->
     case Tables of
-        #{Tid := #ordered{puts = Puts}} ->
-            Iterator = case From of
-                           [] -> gb_trees:iterator(Puts);
-                           [Key] -> gb_trees:iterator_from(Key, Puts)
-                       end,
-            objects_to(To, gb_trees:next(Iterator));
+        #{Tid := #ordered{puts = Puts}} -> puts_between(begin_at(From, Down, Puts), To, Down, Limit, Puts);
         #{} -> []
     end;
-between(Tid, From, To, Writes) ->
+between(Tid, From, To, Down, Limit, Writes) ->
     Puts = [{Key, Object} || {Written, Key, [Object]} <- Writes, Written =:= Tid,
-                             From =:= [] orelse hd(From) =< Key, is_up_to(Key, To)],
-    [Object || {_, Object} <- lists:sort(fun({A, _}, {B, _}) -> A =< B end, Puts)].
-
-objects_to(_To, none) -> [];
-objects_to(To, {Key, Object, Iterator}) ->
-    case is_up_to(Key, To) of
-        true -> [Object | objects_to(To, gb_trees:next(Iterator))];
-        false -> []
+                             is_up_to(Key, From, not Down), is_up_to(Key, To, Down)],
+    InOrder = fun({A, _}, {B, _}) when Down -> A >= B;
+                 ({A, _}, {B, _}) -> A =< B
+              end,
+    Objects = [Object || {_, Object} <- lists:sort(InOrder, Puts)],
+    case Limit of
+        infinity -> Objects;
+        _ -> lists:sublist(Objects, Limit)
     end.
 
-is_up_to(_Key, []) -> true;
-is_up_to(Key, [To]) -> Key =< To.
+%% The first key behind a bound.
+begin_at([From], Down, Puts) ->
+    case gb_trees:is_defined(From, Puts) of
+        true -> {key, From};
+        false -> begin_at({From}, Down, Puts)
+    end;
+begin_at(From, true, Puts) -> put_before(From, Puts);
+begin_at(From, false, Puts) -> put_after(From, Puts).
+
+puts_between({key, Key}, To, Down, Limit, Puts) when Limit > 0 ->
+    case is_up_to(Key, To, Down) of
+        true ->
+            {Object, Before} = gb_trees:get(Key, Puts),
+            Next = case Down of
+                       true -> Before;
+                       false -> put_after({Key}, Puts)
+                   end,
+            [Object | puts_between(Next, To, Down, less(Limit), Puts)];
+        false -> []
+    end;
+puts_between(_, _To, _Down, _Limit, _Puts) ->
+    [].
+
+less(infinity) -> infinity;
+less(Limit) -> Limit - 1.
+
+%% Whether a key is not behind a bound.
+is_up_to(_Key, [], _Down) -> true;
+is_up_to(Key, [To], Down) -> if Down -> Key >= To; true -> Key =< To end;
+is_up_to(Key, {To}, Down) -> if Down -> Key > To; true -> Key < To end.
 
 %% @doc Notes that a step from this place has come to a key that is deleted here. So the next one can {@link skip/4} it.
 %% A few writes are not worth that.
@@ -195,7 +249,7 @@ pass(_Tid, _From, _Key, _Down, Writes) ->
     Writes.
 
 %% @doc Where a step may begin to look, as all that the table has before is deleted here. `finished' if nothing is left.
--spec skip(reference(), from(), Down :: boolean(), writes()) -> start() | finished.
+-spec skip(reference(), start(), Down :: boolean(), writes()) -> start() | finished.
 skip(Tid, From, Down, Tables) when is_map(Tables) ->
     case Tables of
         #{Tid := #ordered{runs = Runs}} ->

@@ -299,9 +299,9 @@ transactions() ->
     Ordered = fun(N) -> filled(cats, ordered_set, N) end,
     In = fun(Body) -> fun({A, N}, I) -> {atomic, _} = cats_transaction:run(fun() -> Body(A, N, I) end) end end,
     [{"read and insert of one", "1", again, own, Filled,
-      In(fun(A, N, I) -> [O] = cats_transaction:read(A, key(N, I)), cats_transaction:insert(A, O) end)},
+      In(fun(A, N, I) -> [O] = cats_transaction:lookup(A, key(N, I)), cats_transaction:insert(A, O) end)},
      {"next", "1", again, own, Ordered, In(fun(A, N, I) -> cats_transaction:next(A, key(N, I)) end)},
-     {"reads of all", "n log n", again, own, Filled, In(fun(A, N, _) -> [cats_transaction:read(A,
+     {"reads of all", "n log n", again, own, Filled, In(fun(A, N, _) -> [cats_transaction:lookup(A,
           K) || K <- lists:seq(1, N)], ok end)},
      {"inserts of all", "n log n", again, own, Filled, In(fun(A, N, _) -> [cats_transaction:insert(A, {K,
           K}) || K <- lists:seq(1, N)], ok end)},
@@ -311,7 +311,7 @@ transactions() ->
       In(fun(A, N, _) -> [cats_transaction:insert(A, {K, K}) || K <- lists:seq(1, N)], ok end)},
      {"deletes of all", "n log n", once, own, Filled, In(fun(A, N, _) -> [cats_transaction:delete(A,
           K) || K <- lists:seq(1, N)], ok end)},
-     {"range of all", "n log n", again, own, Ordered, In(fun(A, N, _) -> cats_transaction:range(A, 1, N) end)},
+     {"range of all", "n log n", again, own, Ordered, In(fun(A, _, _) -> cats_transaction:range(A, #{}, infinity) end)},
      {"walk by next over all", "n log n", again, own, Ordered,
       In(fun(A, _, _) -> walk(cats_transaction, next, A, cats_transaction:first(A)) end)},
      {"select of all", "n log n", again, own, Ordered, In(fun(A, _, _) -> cats_transaction:select(A, [{'_', [],
@@ -385,7 +385,7 @@ waiting() ->
       fun({A, N}, _) ->
               cats:insert(A, {key, 0}),
               All(N, fun() ->
-                             cats_transaction:run(fun() -> [{K, V}] = cats_transaction:read(A, key),
+                             cats_transaction:run(fun() -> [{K, V}] = cats_transaction:lookup(A, key),
                                  cats_transaction:insert(A, {K, V + 1}) end)
                      end)
       end}].

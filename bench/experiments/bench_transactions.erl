@@ -53,8 +53,8 @@ open(transaction, Accounts) ->
     Table = cats:new(accounts, [public]),
     [cats:insert(Table, {N, 100}) || N <- lists:seq(1, Accounts)],
     Body = fun(From, To) ->
-                   [{_, A}] = cats_transaction:read(Table, From),
-                   [{_, B}] = cats_transaction:read(Table, To),
+                   [{_, A}] = cats_transaction:lookup(Table, From),
+                   [{_, B}] = cats_transaction:lookup(Table, To),
                    cats_transaction:insert(Table, {From, A - 1}),
                    cats_transaction:insert(Table, {To, B + 1})
            end,

@@ -40,8 +40,8 @@ work(Stock, Orders, Goods) ->
 
 %% Moves one piece. If there is none left, all ordered pieces come back.
 order(Stock, Orders, Good) ->
-    [{_, Left}] = cats_transaction:read(Stock, Good),
-    [{_, Ordered}] = cats_transaction:read(Orders, Good),
+    [{_, Left}] = cats_transaction:lookup(Stock, Good),
+    [{_, Ordered}] = cats_transaction:lookup(Orders, Good),
     Moved = case Left of
                 0 -> -Ordered;
                 _ -> 1

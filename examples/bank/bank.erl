@@ -50,8 +50,8 @@ work({Balances, Journal, Counts} = Bank, Accounts, Number) ->
     work(Bank, Accounts, Number + 1).
 
 transfer(Balances, Journal, Entry, From, To, Amount) ->
-    [{_, Balance}] = cats_transaction:read(Balances, From),
-    [{_, Other}] = cats_transaction:read(Balances, To),
+    [{_, Balance}] = cats_transaction:lookup(Balances, From),
+    [{_, Other}] = cats_transaction:lookup(Balances, To),
     Balance >= Amount orelse cats_transaction:abort(no_money),
     cats_transaction:insert(Balances, [{From, Balance - Amount}, {To, Other + Amount}]),
     cats_transaction:insert(Journal, {Entry, From, To, Amount}).

@@ -69,7 +69,7 @@ write(Scores, Board, Updates, Players) ->
     write(Scores, Board, Updates, Players).
 
 raise(Scores, Board, Player, Points) ->
-    [{_, Score}] = cats_transaction:read(Scores, Player),
+    [{_, Score}] = cats_transaction:lookup(Scores, Player),
     cats_transaction:delete(Board, {Score, Player}),
     cats_transaction:insert(Board, {{Score + Points, Player}}),
     cats_transaction:insert(Scores, {Player, Score + Points}).

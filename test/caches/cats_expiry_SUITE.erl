@@ -513,7 +513,7 @@ in_order() ->
      {rank, fun(T, K) -> 0 = cats:rank(T, K), 1 = cats:count(T, #{}) end},
      {transaction, fun(T, K) -> {atomic, K} = cats_transaction:run(fun() -> cats_transaction:first(T) end) end},
      {transaction,
-      fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:range(T, K, K) end) end}].
+      fun(T, K) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:range(T, K, K, infinity) end) end}].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Walks and counts

@@ -204,7 +204,7 @@ ordered_transaction(Table) ->
                   Id = id(Table),
                   Long andalso cats_storm_tables:read_much(Table),
                   chance(50) andalso cats_transaction:insert(Id, New),
-                  Range = cats_transaction:range(Id, From, To),
+                  Range = cats_transaction:range(Id, From, To, infinity),
                   Walked = walked(Table, Id, cats_transaction:next(Id, From), To, cats_transaction:read(Id, From)),
                   Walked =:= Range orelse exit({wrong, {range, Range -- Walked, Walked -- Range}}),
                   nothing = cats_storm_calls:wrong_objects(Table, Range),

@@ -143,7 +143,7 @@ audit(_Table) ->
 reading(Table) ->
     case has(ordered, Table) andalso chance(50) of
         true ->
-            Range = cats_transaction:range(id(Table), {account, 1}, {account, ?ACCOUNTS}),
+            Range = cats_transaction:range(id(Table), {account, 1}, {account, ?ACCOUNTS}, infinity),
             fun(_, Key) -> [Object || Object <- Range, cats_storm_values:key(Table, Object) =:= Key] end;
         false -> fun cats_transaction:read/2
     end.

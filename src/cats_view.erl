@@ -1,0 +1,326 @@
+%% @hidden
+%% The tables as a transaction sees them: what they had at the instant of its last read, with its own writes. The
+%% functions work on the first table of a state. Those that read note it in the state that the process has.
+-module(cats_view).
+
+-include("cats_failure.hrl").
+-include("cats_transaction.hrl").
+
+-export([use/4, read/3, step/4, whole/2, range/6, write/3, with_write/3, handle/3, fail/2, fail/3]).
+
+-export_type([called/0]).
+
+%% A transaction becomes a long one before it compares more objects at each read.
+-define(COMPARED, 24).
+
+%% What a table cannot do in a transaction.
+-define(NO_TRANSACTIONS,
+        <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca, not for "
+          "snapshots">>).
+-define(NO_ORDER, <<"not an ordered_set: in a transaction only those have a first key, a next one, and ranges">>).
+
+-type called() :: {Function :: atom(), Arguments :: [term()]} | Function :: atom().
+%% The function of `cats' in whose name errors are raised. Its arguments, if they are not given, are the table and the
+%% key.
+
+%% @doc A state whose first table is this one. `Argument' is the second argument of the function that was called.
+-spec use(cats:table(), Argument :: term(), #state{}, called()) -> #state{}.
+use(Table, _Argument, #state{tables = [#table{name = Table} | _]} = State, _Called) ->
+    State;
+use(Table, Argument, #state{tables = Tables} = State, Called) ->
+    case lists:keytake(Table, #table.name, Tables) of
+        {value, Known, Others} ->
+            State#state{tables = [Known | Others]};
+        false ->
+            {Tid, Type, Position} =
+                case cats_nif:transaction_table(Table, read) of
+                    ?FAILED(no_transactions, _) -> no_transactions(Table, ?NO_TRANSACTIONS);
+                    ?FAILED(_, _) = Failure -> handle(Failure, transaction_table, called(Called, Table, Argument));
+                    Outcome -> Outcome
+                end,
+            State#state{tables = [#table{name = Table, tid = Tid, type = Type, position = Position} | Tables]}
+    end.
+
+called(Function, Table, Argument) when is_atom(Function) -> {Function, [Table, Argument]};
+called(Called, _Table, _Argument) -> Called.
+
+ordered(Table, Called) ->
+    case use(Table, none, cats_run:state(), Called) of
+        #state{tables = [#table{type = ordered_set} | _]} = State -> State;
+        _ -> no_transactions(Table, ?NO_ORDER)
+    end.
+
+%% Ends the transaction, because it cannot use the table so.
+-spec no_transactions(cats:table(), Text :: binary()) -> no_return().
+no_transactions(Table, Text) -> exit({aborted, {no_transactions, Table, Text}}).
+
+%% @doc The objects of a key of the first table.
+-spec read(Key :: term(), #state{}, called()) -> [Object :: tuple()].
+read(Key, #state{tables = [#table{tid = Tid, type = Type} | _], notes = Notes, writes = Writes} = State, Called) ->
+    case cats_writes:find(Tid, Type, Key, Writes) of
+        none ->
+            case known(Tid, Type, Key, Notes) of
+                none -> read_first(Tid, Key, State, Called);
+                Noted -> Noted
+            end;
+        Objects ->
+            Objects
+    end.
+
+%% The objects of a key in the notes. A search of all of them, because the first read of a key compares them all, too.
+known(_Tid, _Type, _Key, []) -> none;
+known(Tid, ordered_set, Key, Notes) -> noted_equal(Tid, Key, Notes);
+known(Tid, set, Key, Notes) -> noted_exactly(Tid, Key, Notes).
+
+noted_exactly(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
+noted_exactly(Tid, Key, [_ | Notes]) -> noted_exactly(Tid, Key, Notes);
+noted_exactly(_Tid, _Key, []) -> none.
+
+%% In an ordered_set, keys that compare equal are the same.
+noted_equal(Tid, Key, [{Tid, Noted, Objects} | _]) when Noted == Key -> Objects;
+noted_equal(Tid, Key, [_ | Notes]) -> noted_equal(Tid, Key, Notes);
+noted_equal(_Tid, _Key, []) -> none.
+
+read_first(Tid, Key, #state{compared = Compared, long = none} = State, Called) when Compared >= ?COMPARED ->
+    read_first(Tid, Key, long(State, called(Called, (hd(State#state.tables))#table.name, Key)), Called);
+read_first(Tid, Key, State, Called) ->
+    Outcome = case cats_nif:transaction_read(cats_run:reads(State), Tid, Key) of
+                  ?FAILED(_, _) = Failure ->
+                      handle(Failure, transaction_read, called(Called, (hd(State#state.tables))#table.name, Key));
+                  Returned ->
+                      Returned
+              end,
+    case Outcome of
+        conflict -> cats_run:conflict(State);
+        {logged, Objects} -> logged(Objects, State);
+        Objects -> noted(Objects, {Tid, Key, Objects}, 1, State)
+    end.
+
+%% All fields of a state are given here and below, because that is faster than to change some.
+noted(Objects, Note, Size, State) ->
+    #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long} = State,
+    put(?STATE, #state{run = Run, tables = Tables, notes = [Note | Notes], writes = Writes, compared = Compared + Size,
+                       long = Long}),
+    Objects.
+
+logged(Objects, State) ->
+    put(?STATE, State#state{notes = []}),
+    Objects.
+
+%% Makes the transaction a long one.
+long(#state{notes = Notes} = State, Called) ->
+    Long = case cats_nif:transaction_long(Notes) of
+               ?FAILED(_, _) = Failure -> handle(Failure, transaction_long, Called);
+               Reference -> Reference
+           end,
+    NewState = State#state{long = Long},
+    put(?STATE, NewState),
+    NewState.
+
+%% @doc Has a key of the first table have these objects.
+-spec write(Key :: term(), [Object :: tuple()], #state{}) -> true.
+write(Key, Objects, State) ->
+    put(?STATE, with_write(Key, Objects, State)),
+    true.
+
+%% @doc A state in which a key of the first table shall have these objects. The process does not have it yet.
+-spec with_write(Key :: term(), [Object :: tuple()], #state{}) -> #state{}.
+with_write(Key, Objects, State) ->
+    #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long} = State,
+    [#table{tid = Tid} | _] = Tables,
+    TypeOf = fun(Written) -> (lists:keyfind(Written, #table.tid, Tables))#table.type end,
+    NewWrites = cats_writes:put({Tid, Key, Objects}, TypeOf, Writes),
+    #state{run = Run, tables = Tables, notes = Notes, writes = NewWrites, compared = Compared, long = Long}.
+
+%% @doc The next key of an `ordered_set' behind a place, from what is in the table and what the transaction has written.
+-spec step(cats:table(), [] | {Key :: term()}, Down :: boolean(), called()) -> (Key2 :: term()) | '$end_of_table'.
+step(Table, From, Down, Called) ->
+    #state{tables = [#table{tid = Tid} | _], writes = Writes} = State = ordered(Table, Called),
+    step_on(From, Down, cats_writes:nearest(Tid, From, Down, Writes), State, Called).
+
+step_on(From, Down, Nearest, State, Called) ->
+    #state{tables = [#table{tid = Tid, type = Type, position = Position} | _]} = State,
+    Begin = cats_writes:skip(Tid, From, Down, State#state.writes),
+    {Objects, #state{writes = Writes} = NewState} = case Begin of
+                                                        finished -> {[], State};
+                                                        _ -> neighbour(Begin, Down, State, Called)
+                                                    end,
+    case {Objects, Nearest} of
+        {[], none} ->
+            '$end_of_table';
+        {[], {key, Key}} ->
+            Key;
+        {[Object], _} ->
+            Key = element(Position, Object),
+            case Nearest of
+                {key, Own} when not Down, Own =< Key; Down, Own >= Key ->
+                    Own;
+                _ ->
+                    case cats_writes:find(Tid, Type, Key, Writes) of
+                        none ->
+                            Key;
+                        %% Deleted by the transaction itself.
+                        _ ->
+                            Passed = NewState#state{writes = cats_writes:pass(Tid, Begin, Key, Down, Writes)},
+                            put(?STATE, Passed),
+                            step_on({Key}, Down, Nearest, Passed, Called)
+                    end
+            end
+    end.
+
+%% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps
+%% over them without reading them again.
+neighbour(From, Down, #state{tables = [#table{tid = Tid} | _], notes = Notes} = State, Called) ->
+    case stepped(Tid, From, Down, Notes) of
+        none -> stored(From, [], Down, 1, State, Called);
+        Objects -> {Objects, State}
+    end.
+
+%% The first object of a range that was read before. A range without objects tells nothing of what comes after it.
+stepped(Tid, From, Down, [{Tid, From, To, Down, Objects} | _]) when Objects =/= []; To =:= [] ->
+    lists:sublist(Objects, 1);
+stepped(Tid, From, Down, [_ | Notes]) -> stepped(Tid, From, Down, Notes);
+stepped(_Tid, _From, _Down, []) -> none.
+
+%% @doc All objects of the first table.
+-spec whole(#state{}, called()) -> [Object :: tuple()].
+whole(#state{tables = [#table{type = ordered_set} | _]} = State, Called) ->
+    between([], [], false, infinity, State, Called);
+whole(#state{long = none} = State, Called) ->
+    whole(long(State, Called), Called);
+whole(#state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes} = State, Called) ->
+    Outcome = case cats_nif:transaction_whole(cats_run:reads(State), Tid) of
+                  ?FAILED(_, _) = Failure -> handle(Failure, transaction_whole, Called);
+                  Returned -> Returned
+              end,
+    case Outcome of
+        conflict ->
+            cats_run:conflict(State);
+        {logged, Expire} ->
+            Logged = State#state{notes = []},
+            put(?STATE, Logged),
+            Stored = stored_objects(Expire, Logged, Called),
+            cats_writes:puts(Tid, Writes)
+                ++ [Object || Object <- Stored, cats_writes:find(Tid, Type, element(Position, Object), Writes) =:= none]
+    end.
+
+%% All objects of a set that is read as a whole. Those that expire are read one by one, as their times count.
+stored_objects(Expire, #state{tables = [#table{tid = Tid, position = Position} | _], long = Long} = State, Called) ->
+    {Function, Arguments} = Called,
+    Scan = fun(Cursor, Found) -> ?RESULT(cats_nif:scan(Cursor, Found), scan, Function, Arguments) end,
+    try cats_slices:finish(Scan(Tid, []), Scan) of
+        Objects when Expire ->
+            lists:append([read_first(Tid, element(Position, Object), State, Called) || Object <- Objects]);
+        Objects ->
+            Unchanged = ?RESULT(cats_nif:transaction_unchanged(Long), transaction_unchanged, Function, Arguments),
+            Unchanged orelse cats_run:conflict(State),
+            Objects
+    catch
+        %% The table is gone.
+        error:badarg -> cats_run:conflict(State)
+    end.
+
+%% @doc Up to so many objects of an `ordered_set' from one bound to another, downwards if `Down'.
+-spec range(cats:table(), cats_range:bound(), cats_range:bound(), Down :: boolean(), Limit, called()) ->
+          [Object :: tuple()] when Limit :: pos_integer() | infinity.
+range(Table, From, To, Down, Limit, Called) ->
+    State = ordered(Table, Called),
+    Limit =:= infinity orelse is_integer(Limit) andalso Limit > 0 orelse fail(none, Called),
+    between(From, To, Down, Limit, State, Called).
+
+%% The objects from one bound to another that the transaction sees, up to a limit. Bounds are those of `cats_range'.
+between(From, To, Down, Limit, State, Called) ->
+    Begin = cats_writes:skip((hd(State#state.tables))#table.tid, From, Down, State#state.writes),
+    between(Begin, From, To, Down, Limit, State, Called).
+
+between(finished, From, To, Down, Limit, #state{tables = [#table{tid = Tid} | _], writes = Writes}, _Called) ->
+    cats_writes:between(Tid, From, To, Down, Limit, Writes);
+between(Begin, From, To, Down, Limit, State, Called) ->
+    {Objects, #state{tables = [#table{tid = Tid, position = Position} | _]} = Read} =
+        stored(Begin, inclusive(To), Down, Limit, State, Called),
+    {Others, Writes} = others(Objects, Begin, Down, Read),
+    Seen = Read#state{writes = Writes},
+    put(?STATE, Seen),
+    Stored = case {To, Others} of
+                 {{Excluded}, [_ | _]} -> [Object || Object <- Others, element(Position, Object) /= Excluded];
+                 _ -> Others
+             end,
+    End = seen_to(To, Objects, Limit, Position),
+    Found = sublist(merge(cats_writes:between(Tid, From, End, Down, Limit, Writes), Stored, Position, Down), Limit),
+    case End of
+        [Last] when End =/= To, length(Found) < Limit ->
+            Found ++ between({Last}, To, Down, Limit - length(Found), Seen, Called);
+        _ -> Found
+    end.
+
+%% The bound up to which all that the table holds is among these objects.
+seen_to(To, Objects, Limit, Position) when length(Objects) =:= Limit ->
+    case {To, element(Position, lists:last(Objects))} of
+        {{Excluded}, Last} when Excluded == Last -> To;
+        {_, Last} -> [Last]
+    end;
+seen_to(To, _Objects, _Limit, _Position) ->
+    To.
+
+inclusive({Key}) -> [Key];
+inclusive(Bound) -> Bound.
+
+%% The stored objects whose keys the transaction has not written itself, and writes that tell of the others.
+others(Objects, Begin, Down, #state{tables = [Table | _], writes = Writes}) ->
+    #table{tid = Tid, type = Type, position = Position} = Table,
+    Pass = fun(Object, {Place, Others, Passed}) ->
+                   Key = element(Position, Object),
+                   case cats_writes:find(Tid, Type, Key, Passed) of
+                       none -> {{Key}, [Object | Others], Passed};
+                       _ -> {{Key}, Others, cats_writes:pass(Tid, Place, Key, Down, Passed)}
+                   end
+           end,
+    {_, Others, NewWrites} = lists:foldl(Pass, {Begin, [], Writes}, Objects),
+    {lists:reverse(Others), NewWrites}.
+
+merge(Own, Stored, Position, Down) ->
+    InOrder = case Down of
+                  false -> fun(A, B) -> element(Position, A) =< element(Position, B) end;
+                  true -> fun(A, B) -> element(Position, A) >= element(Position, B) end
+              end,
+    lists:merge(InOrder, Own, Stored).
+
+sublist(List, infinity) -> List;
+sublist(List, Limit) -> lists:sublist(List, Limit).
+
+%% Objects of a range as they are in the table.
+stored(From, To, Down, Limit, #state{compared = Compared, long = none} = State, Called) when Compared >= ?COMPARED ->
+    stored(From, To, Down, Limit, long(State, Called), Called);
+stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Position} | _]} = State, Called) ->
+    Outcome = case cats_nif:transaction_range(cats_run:reads(State), Tid, From, To, Down, Limit) of
+                  ?FAILED(_, _) = Failure -> handle(Failure, transaction_range, Called);
+                  Returned -> Returned
+              end,
+    Stored = case Outcome of
+                 conflict ->
+                     cats_run:conflict(State);
+                 {logged, Objects} ->
+                     logged(Objects, State);
+                 Objects ->
+                     Size = length(Objects),
+                     %% With a limit, the range that was read ends at the last object.
+                     Read = case Size of
+                                Limit -> [element(Position, lists:last(Objects))];
+                                _ -> To
+                            end,
+                     noted(Objects, {Tid, From, Read, Down, Objects}, Size + 1, State)
+             end,
+    {Stored, get(?STATE)}.
+
+%% @doc Handles the failure of a native function in the name of a function of `cats'.
+-spec handle(cats_failure:failure(), Native :: atom(), called()) -> term().
+handle(Failure, Native, {Function, Arguments}) ->
+    cats_failure:handle(Failure, Native, Function, Arguments).
+
+%% @doc Raises `badarg' with a cause, in the name of a function of `cats'.
+-spec fail(Cause :: atom(), called()) -> no_return().
+fail(Cause, Called) -> fail(badarg, Cause, Called).
+
+%% @doc Raises an error with a cause, in the name of a function of `cats'.
+-spec fail(Reason :: badarg | system_limit, Cause :: atom(), called()) -> no_return().
+fail(Reason, Cause, {Function, Arguments}) -> cats_failure:fail(Reason, Cause, Function, Arguments).

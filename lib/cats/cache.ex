@@ -35,12 +35,17 @@ defmodule Cats.Cache do
     * `idle: milliseconds`: how long a value lives after it was last read. In place of `ttl`.
     * `engine: ...`: see `:cats.new/2`.
 
+  Options of bags, of access, `keypos` and `heir` are not for caches.
+
   The cache is empty when its process starts, and gone when that ends.
 
   ## Functions
 
   The module that uses this one has them without the argument `cache`: `MyApp.Sessions.get(key)` is
   `Cats.Cache.get(MyApp.Sessions, key)`.
+
+  They raise an `ArgumentError` that says what is wrong where an argument, or what a function returned, is not as it
+  should be. Nothing has changed then. They also do so when the process of the cache does not run.
   """
 
   use GenServer
@@ -59,7 +64,7 @@ defmodule Cats.Cache do
 
       @doc "Starts the process that owns the cache."
       def start_link(options \\ []) do
-        Cats.Cache.start_link(__MODULE__, Keyword.merge(unquote(options), options))
+        Cats.Cache.start_link(__MODULE__, unquote(options), options)
       end
 
       def get(key, default \\ nil), do: Cats.Cache.get(__MODULE__, key, default)
@@ -82,10 +87,14 @@ defmodule Cats.Cache do
   end
 
   @doc """
-  Starts the process that owns the cache `name`, with options of `:cats.new/2`.
+  Starts the process that owns the cache `name`, with options of `:cats.new/2`. Those of the second list come first.
   """
-  @spec start_link(cache, keyword) :: GenServer.on_start()
-  def start_link(name, options), do: GenServer.start_link(__MODULE__, {name, options}, name: name)
+  @spec start_link(cache, [:cats.option()], [:cats.option()]) :: GenServer.on_start()
+  def start_link(name, options, more \\ []) do
+    is_atom(name) or raise ArgumentError, "the name of a cache is an atom, not #{inspect(name)}"
+    Enum.each([options, more], &check_options(name, :start_link, &1))
+    GenServer.start_link(__MODULE__, {name, options ++ more}, name: name)
+  end
 
   @impl true
   def init({name, options}) do
@@ -93,11 +102,119 @@ defmodule Cats.Cache do
     {:ok, :cats.new(name, [:named_table, :public, {:write_concurrency, true} | options])}
   end
 
+  # What an option may be.
+  @lifetime "from 1 to 1099511627775 milliseconds, or :infinity"
+  @timeout "from 0 to 4294967295 milliseconds, or :infinity"
+  @meaning %{
+    ttl: @lifetime,
+    stale: "from 0 to 1099511627775 milliseconds",
+    timeout: @timeout,
+    refresh_timeout: @timeout,
+    retry: "true or false"
+  }
+
+  defguardp is_within(value, least, most) when is_integer(value) and value >= least and value <= most
+  defguardp is_timeout(value) when value == :infinity or is_within(value, 0, 4_294_967_295)
+
+  defp good?({:ttl, value}), do: value == :infinity or is_within(value, 1, 1_099_511_627_775)
+  defp good?({:stale, value}), do: is_within(value, 0, 1_099_511_627_775)
+  defp good?({option, value}) when option in [:timeout, :refresh_timeout], do: is_timeout(value)
+  defp good?({:retry, value}), do: is_boolean(value)
+  defp good?(_), do: false
+
+  defp options(:start_link), do: :any
+  defp options(:fetch), do: [:ttl, :stale, :timeout, :retry, :refresh_timeout]
+  defp options(_function), do: [:ttl]
+
+  defp check_options(_cache, _function, []), do: :ok
+
+  defp check_options(cache, function, [option | rest]) do
+    check_option(cache, function, options(function), option)
+    check_options(cache, function, rest)
+  end
+
+  defp check_options(cache, function, other), do: refuse(cache, function, "takes a list of options", other)
+
+  # Other options are checked by `:cats.new/2`.
+  defp check_option(cache, function, :any, option) do
+    fits =
+      case option do
+        type when type in [:bag, :duplicate_bag, :private, :protected] -> false
+        {:keypos, position} -> position == 1
+        {:heir, heir} -> heir == :none
+        {:heir, _, _} -> false
+        _ -> true
+      end
+
+    fits or refuse(cache, function, "takes no option that gives a cache another type, access, key or heir", option)
+  end
+
+  defp check_option(cache, function, names, option) do
+    name = with {name, _} <- option, do: name
+
+    cond do
+      name not in names -> refuse(cache, function, "takes no options but #{Enum.join(names, ", ")}", option)
+      good?(option) -> true
+      true -> refuse(cache, function, "takes #{name}: #{@meaning[name]}", option)
+    end
+  end
+
+  defp check_fun(_cache, _function, fun) when is_function(fun, 1), do: :ok
+  defp check_fun(cache, function, other), do: refuse(cache, function, "takes a function of one argument", other)
+
+  @spec refuse(cache, atom, String.t(), term) :: no_return
+  defp refuse(cache, function, instead, value),
+    do: raise(ArgumentError, "#{inspect(cache)}.#{function} #{instead}, not: #{inspect(value)}")
+
+  @spec refuse_absent(cache, atom) :: no_return
+  defp refuse_absent(cache, function) do
+    raise ArgumentError,
+          "#{inspect(cache)}.#{function} finds no cache #{inspect(cache)}: its process does not run. Start it by a " <>
+            "supervisor that has it among its children"
+  end
+
+  # A call of `:cats`, whose errors are explained in the words of this module.
+  defmacrop on(cache, function, call) do
+    quote do
+      try do
+        unquote(call)
+      catch
+        :error, :badarg -> fail(unquote(cache), unquote(function), __STACKTRACE__)
+      end
+    end
+  end
+
+  @spec fail(cache, atom, Exception.stacktrace()) :: no_return
+  defp fail(cache, function, [{:cats, called, [cache | arguments], info} | _] = stack) do
+    case {called, info[:error_info][:cause]} do
+      {_, :id} ->
+        refuse_absent(cache, function)
+
+      {_, :no_expiry} ->
+        raise ArgumentError,
+              "#{inspect(cache)}.#{function} cannot give or tell a time: the cache has no option ttl or idle"
+
+      {:update_counter, _} ->
+        key = hd(arguments)
+        value = :cats.lookup_element(cache, key, 2, nil)
+
+        raise ArgumentError,
+              "#{inspect(cache)}.#{function} adds to an integer, and the value of #{inspect(key)} is not one: " <>
+                inspect(value)
+
+      _ ->
+        :erlang.raise(:error, :badarg, stack)
+    end
+  end
+
+  # What the function of a caller has raised, or another table.
+  defp fail(_cache, _function, stack), do: :erlang.raise(:error, :badarg, stack)
+
   @doc """
   The value of a key, or the default.
   """
   @spec get(cache, key, default :: term) :: value | term
-  def get(cache, key, default \\ nil), do: :cats.lookup_element(cache, key, 2, default)
+  def get(cache, key, default \\ nil), do: on(cache, :get, :cats.lookup_element(cache, key, 2, default))
 
   @doc """
   Stores a value. With `ttl: milliseconds` it lives for a time of its own.
@@ -106,12 +223,13 @@ defmodule Cats.Cache do
   def put(cache, key, value, options \\ [])
 
   def put(cache, key, value, []) do
-    true = :cats.insert(cache, {key, value})
+    true = on(cache, :put, :cats.insert(cache, {key, value}))
     :ok
   end
 
-  def put(cache, key, value, ttl: ttl) do
-    true = :cats.insert(cache, {key, value}, %{ttl: ttl})
+  def put(cache, key, value, options) do
+    check_options(cache, :put, options)
+    true = on(cache, :put, :cats.insert(cache, {key, value}, Map.new(options)))
     :ok
   end
 
@@ -119,16 +237,33 @@ defmodule Cats.Cache do
   Stores a value if the key has none. Returns whether it did.
   """
   @spec put_new(cache, key, value) :: boolean
-  def put_new(cache, key, value), do: :cats.insert_new(cache, {key, value})
+  def put_new(cache, key, value), do: on(cache, :put_new, :cats.insert_new(cache, {key, value}))
 
   @doc """
   Stores the values of a list of pairs, or of a map. Others may see some of them before all are there.
   """
   @spec put_all(cache, Enumerable.t()) :: :ok
   def put_all(cache, pairs) do
-    Enum.into(pairs, Cats.Table.wrap(cache))
+    list = listed(cache, pairs)
+    check_pairs(cache, list)
+    true = on(cache, :put_all, :cats.insert_many(cache, list))
     :ok
   end
+
+  defp listed(cache, pairs) do
+    Enum.to_list(pairs)
+  rescue
+    error in Protocol.UndefinedError ->
+      if error.value === pairs, do: refuse_pairs(cache, pairs), else: reraise(error, __STACKTRACE__)
+  end
+
+  defp check_pairs(_cache, []), do: :ok
+  defp check_pairs(cache, [{_, _} | pairs]), do: check_pairs(cache, pairs)
+  defp check_pairs(cache, [other | _]), do: refuse_pairs(cache, other)
+  defp check_pairs(cache, other), do: refuse_pairs(cache, other)
+
+  @spec refuse_pairs(cache, term) :: no_return
+  defp refuse_pairs(cache, other), do: refuse(cache, :put_all, "takes pairs {key, value}", other)
 
   @doc """
   The value of a key. If there is none, the function makes it from the key, and it is stored.
@@ -154,7 +289,9 @@ defmodule Cats.Cache do
                | {:retry, boolean}
                | {:refresh_timeout, timeout}
   def fetch(cache, key, fun, options \\ []) do
-    {_, value} = :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, Map.new(options))
+    check_fun(cache, :fetch, fun)
+    check_options(cache, :fetch, options)
+    {_, value} = on(cache, :fetch, :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, Map.new(options)))
     value
   end
 
@@ -167,14 +304,17 @@ defmodule Cats.Cache do
   The value keeps its time to live.
   """
   @spec get_and_update(cache, key, (value | nil -> {get, value} | :pop)) :: get | value when get: term
-  def get_and_update(cache, key, fun), do: get_and_update(cache, key, fun, 1)
+  def get_and_update(cache, key, fun) do
+    check_fun(cache, :get_and_update, fun)
+    get_and_update(:get_and_update, cache, key, fun, 1)
+  end
 
   # The most calls of the function.
   @calls 1000
 
-  defp get_and_update(cache, key, fun, call) do
+  defp get_and_update(function, cache, key, fun, call) do
     {old, value} =
-      case :cats.lookup(cache, key) do
+      case on(cache, function, :cats.lookup(cache, key)) do
         [{_, value} = old] -> {old, value}
         [] -> {nil, nil}
       end
@@ -185,6 +325,7 @@ defmodule Cats.Cache do
         {:pop, old} -> {value, :cats.update(cache, key, &if(&1 === old, do: :delete, else: :keep)) == :delete}
         {{get, new}, nil} -> {get, :cats.insert_new(cache, {key, new})}
         {{get, new}, old} -> {get, :cats.replace(cache, old, {key, new})}
+        {other, _} -> refuse(cache, function, "needs a function that returns {get, value} or :pop", other)
       end
 
     cond do
@@ -192,7 +333,7 @@ defmodule Cats.Cache do
         result
 
       call < @calls ->
-        get_and_update(cache, key, fun, call + 1)
+        get_and_update(function, cache, key, fun, call + 1)
 
       true ->
         raise "the value of #{inspect(key)} in #{inspect(cache)} was changed during each of #{@calls} calls of the " <>
@@ -206,24 +347,31 @@ defmodule Cats.Cache do
   """
   @spec update(cache, key, default :: value, (value -> value)) :: value
   def update(cache, key, default, fun) do
-    get_and_update(cache, key, fn
+    check_fun(cache, :update, fun)
+
+    change = fn
       nil -> {default, default}
       value -> with(new <- fun.(value), do: {new, new})
-    end)
+    end
+
+    get_and_update(:update, cache, key, change, 1)
   end
 
   @doc """
   Adds an integer to the value of a key, which is 0 if there is none. Returns the sum.
   """
   @spec increment(cache, key, integer) :: integer
-  def increment(cache, key, by \\ 1), do: :cats.update_counter(cache, key, by, {key, 0})
+  def increment(cache, key, by \\ 1) do
+    is_integer(by) or refuse(cache, :increment, "adds an integer", by)
+    on(cache, :increment, :cats.update_counter(cache, key, {2, by}, {key, 0}))
+  end
 
   @doc """
   Deletes a key.
   """
   @spec delete(cache, key) :: :ok
   def delete(cache, key) do
-    true = :cats.delete(cache, key)
+    true = on(cache, :delete, :cats.delete(cache, key))
     :ok
   end
 
@@ -232,7 +380,7 @@ defmodule Cats.Cache do
   """
   @spec take(cache, key) :: value | nil
   def take(cache, key) do
-    case :cats.take(cache, key) do
+    case on(cache, :take, :cats.take(cache, key)) do
       [{_, value}] -> value
       [] -> nil
     end
@@ -243,7 +391,7 @@ defmodule Cats.Cache do
   """
   @spec clear(cache) :: :ok
   def clear(cache) do
-    true = :cats.delete_all_objects(cache)
+    true = on(cache, :clear, :cats.delete_all_objects(cache))
     :ok
   end
 
@@ -251,13 +399,18 @@ defmodule Cats.Cache do
   Whether the key has a value.
   """
   @spec has_key?(cache, key) :: boolean
-  def has_key?(cache, key), do: :cats.member(cache, key)
+  def has_key?(cache, key), do: on(cache, :has_key?, :cats.member(cache, key))
 
   @doc """
   The number of values.
   """
   @spec size(cache) :: non_neg_integer
-  def size(cache), do: Enum.count(Cats.Table.wrap(cache))
+  def size(cache) do
+    case :cats.info(cache, :size) do
+      :undefined -> refuse_absent(cache, :size)
+      size -> size
+    end
+  end
 
   @doc """
   The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none. For a cache with a
@@ -265,7 +418,7 @@ defmodule Cats.Cache do
   """
   @spec ttl(cache, key) :: :cats.lifetime() | nil
   def ttl(cache, key) do
-    case :cats.ttl(cache, key) do
+    case on(cache, :ttl, :cats.ttl(cache, key)) do
       :undefined -> nil
       time -> time
     end
@@ -275,7 +428,10 @@ defmodule Cats.Cache do
   Lets the value of a key live for so many milliseconds from now on. Returns false if there is none.
   """
   @spec touch(cache, key, :cats.lifetime()) :: boolean
-  def touch(cache, key, ttl), do: :cats.touch(cache, key, ttl)
+  def touch(cache, key, ttl) do
+    check_options(cache, :touch, ttl: ttl)
+    on(cache, :touch, :cats.touch(cache, key, ttl))
+  end
 
   @doc """
   A stream of all pairs of key and value. It reads the cache in slices.

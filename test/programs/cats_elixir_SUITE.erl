@@ -2,11 +2,11 @@
 -module(cats_elixir_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([tables/1, caches/1, limits/1, dashboard/1]).
+-export([tables/1, caches/1, limits/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [tables, caches, limits, dashboard].
+all() -> [tables, caches, limits, bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -67,7 +67,7 @@ defmodule Colours do
   use Cats.Cache, limit: {:objects, 100}, ttl: :infinity
 end
 defmodule Other do
-  use Cats.Cache
+  use Cats.Cache, [:ordered_set]
 end
 {:ok, supervisor} = Supervisor.start_link([Colours, {Other, ttl: 60_000}], strategy: :one_for_one)
 :ok = Colours.put(:sky, \"blue\")
@@ -115,7 +115,7 @@ false = Colours.touch(:short, 100)
 true = Other.ttl(1) <= 60_000
 true = Other.touch(1, :infinity)
 :infinity = Other.ttl(1)
-60_000 = :cats.info(Other, :ttl)
+{60_000, :ordered_set} = {:cats.info(Other, :ttl), :cats.info(Other, :type)}
 :ok = Supervisor.terminate_child(supervisor, Other)
 :undefined = :cats.info(Other)
 ArgumentError = try do Other.size() rescue error -> error.__struct__ end
@@ -133,6 +133,90 @@ fails = fn call -> try do call.() rescue error in SystemLimitError -> Exception.
 for call <- [fn -> Bounded.put(2, 2) end, fn -> Bounded.fetch(2, & &1) end] do
   \"a system limit has been reached:\" <> rest = fails.(call)
   true = rest =~ \"1st argument: the table has reached its limit ({objects,1}) and evicts nothing: delete objects\"
+end
+").
+
+%% Each says what is wrong, names the function, and changes nothing.
+bad_calls(Config) ->
+    evaluate(Config, "
+defmodule Timed do
+  use Cats.Cache, ttl: :infinity
+end
+defmodule Plain do
+  use Cats.Cache
+end
+defmodule Absent do
+  use Cats.Cache
+end
+{:ok, _} = Supervisor.start_link([Timed, Plain], strategy: :one_for_one)
+for cache <- [Timed, Plain], do: :ok = cache.put(:sky, \"blue\")
+many = Stream.concat([for(n <- 1..300, do: {n, n}), [:odd]])
+no_time = \"cannot give or tell a time: the cache has no option ttl or idle\"
+lifetime = \"takes ttl: from 1 to 1099511627775 milliseconds, or :infinity, not: \"
+timeout = \"from 0 to 4294967295 milliseconds, or :infinity, not: \"
+options = \"takes no options but ttl, stale, timeout, retry, refresh_timeout, not: \"
+function = \"takes a function of one argument, not: \"
+result = \"needs a function that returns {get, value} or :pop, not: \"
+pairs = \"takes pairs {key, value}, not: \"
+unfit = \"takes no option that gives a cache another type, access, key or heir, not: \"
+cases = [
+  {Timed, :put, [1, 2, [tll: 1]], \"takes no options but ttl, not: {:tll, 1}\"},
+  {Timed, :put, [1, 2, [ttl: 0]], lifetime <> \"{:ttl, 0}\"},
+  {Timed, :put, [1, 2, [ttl: 1.5]], lifetime <> \"{:ttl, 1.5}\"},
+  {Timed, :put, [1, 2, [:ttl]], lifetime <> \":ttl\"},
+  {Timed, :put, [1, 2, %{ttl: 5}], \"takes a list of options, not: %{ttl: 5}\"},
+  {Timed, :put, [1, 2, [{:ttl, 5} | :x]], \"takes a list of options, not: :x\"},
+  {Plain, :put, [1, 2, [ttl: 5]], no_time},
+  {Timed, :put_all, [5], pairs <> \"5\"},
+  {Timed, :put_all, [[{1, 2}, 3]], pairs <> \"3\"},
+  {Timed, :put_all, [[{1, 2}, {3, 4, 5}]], pairs <> \"{3, 4, 5}\"},
+  {Timed, :put_all, [[{1, 2} | 3]], pairs <> \"3\"},
+  {Timed, :put_all, [many], pairs <> \":odd\"},
+  {Timed, :put_all, [& &1], pairs <> \"#Function\"},
+  {Timed, :fetch, [:sky, :blue], function <> \":blue\"},
+  {Timed, :fetch, [:sky, fn -> 1 end], function <> \"#Function\"},
+  {Timed, :fetch, [:grass, & &1, [tll: 1]], options <> \"{:tll, 1}\"},
+  {Timed, :fetch, [:grass, & &1, [ttl: 0]], lifetime <> \"{:ttl, 0}\"},
+  {Timed, :fetch, [:grass, & &1, [timeout: -1]], \"takes timeout: \" <> timeout <> \"{:timeout, -1}\"},
+  {Timed, :fetch, [:grass, & &1, [refresh_timeout: 0.5]],
+   \"takes refresh_timeout: \" <> timeout <> \"{:refresh_timeout, 0.5}\"},
+  {Timed, :fetch, [:grass, & &1, [stale: -1]],
+   \"takes stale: from 0 to 1099511627775 milliseconds, not: {:stale, -1}\"},
+  {Timed, :fetch, [:grass, & &1, [retry: 1]], \"takes retry: true or false, not: {:retry, 1}\"},
+  {Timed, :fetch, [:grass, & &1, :ttl], \"takes a list of options, not: :ttl\"},
+  {Plain, :fetch, [:grass, & &1, [ttl: 1]], no_time},
+  {Plain, :fetch, [:grass, & &1, [stale: 1]], no_time},
+  {Timed, :get_and_update, [:sky, fn -> 1 end], function <> \"#Function\"},
+  {Timed, :get_and_update, [:sky, & &1], result <> \"\\\"blue\\\"\"},
+  {Timed, :get_and_update, [:grass, &{1, &1, 3}], result <> \"{1, nil, 3}\"},
+  {Timed, :update, [:grass, 1, 2], function <> \"2\"},
+  {Timed, :increment, [:sky], \"adds to an integer, and the value of :sky is not one: \\\"blue\\\"\"},
+  {Timed, :increment, [:grass, 1.5], \"adds an integer, not: 1.5\"},
+  {Timed, :increment, [:grass, {2, 1}], \"adds an integer, not: {2, 1}\"},
+  {Timed, :touch, [:sky, 0], lifetime <> \"{:ttl, 0}\"},
+  {Plain, :touch, [:sky, 1], no_time},
+  {Plain, :ttl, [:sky], no_time},
+  {Absent, :start_link, [:x], \"takes a list of options, not: :x\"}
+] ++ for option <- [:bag, :duplicate_bag, :private, :protected, {:keypos, 2}, {:heir, :keep}, {:heir, self(), 1}] do
+  {Absent, :start_link, [[option]], unfit <> inspect(option)}
+end ++ for {function, arguments} <- [get: [1], put: [1, 2], put_new: [1, 2], put_all: [[a: 1]], fetch: [1, & &1],
+                                     get_and_update: [1, &{&1, &1}], update: [1, 1, & &1], increment: [1],
+                                     delete: [1], take: [1], clear: [], has_key?: [1], size: [], ttl: [1],
+                                     touch: [1, 1]] do
+  {Absent, function, arguments, \"finds no cache Absent: its process does not run. Start it by a supervisor\"}
+end
+for {cache, function, arguments, words} = bad <- cases do
+  message = try do apply(cache, function, arguments) rescue error in ArgumentError -> Exception.message(error) end
+  if is_binary(message) and String.starts_with?(message, \"#{inspect(cache)}.#{function} #{words}\"), do: :ok, else:
+    IO.inspect({bad, message})
+end
+for cache <- [Timed, Plain], do: [sky: \"blue\"] = Enum.to_list(cache.stream())
+
+# What the functions of others raise is theirs.
+for raises <- [fn _ -> raise \"mine\" end, fn _ -> :cats.lookup(:none, 1) end, fn _ -> :erlang.error(:badarg) end],
+    call <- [&Timed.fetch(:grass, &1), &Timed.get_and_update(:sky, &1), &Timed.update(:sky, 1, &1)] do
+  message = try do call.(raises) rescue error -> Exception.message(error) end
+  false = message =~ \"Timed\"
 end
 ").
 

@@ -3,14 +3,14 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([expired/1, evicted/1, what_is_asked_for/1, one_message/1, interval/1, batches/1, a_slow_process/1,
-         a_dead_process/1, not_told/1, owners/1, replaced_contents/1, renewed/1, names/1, each_once/1,
+         a_dead_process/1, not_told/1, not_evicted/1, owners/1, replaced_contents/1, renewed/1, names/1, each_once/1,
          memory/1, info/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [expired, evicted, what_is_asked_for, one_message, interval, batches, a_slow_process, a_dead_process, not_told,
-     owners, replaced_contents, renewed, names, each_once, memory, info, explanations].
+     not_evicted, owners, replaced_contents, renewed, names, each_once, memory, info, explanations].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -162,6 +162,51 @@ not_told(_Config) ->
     ?assertEqual({[], 0}, cats:removed(Table)),
     true = cats:delete(Table),
     no_message().
+
+%% What a call writes or deletes is not evicted to make room for it. So as much is evicted as it adds.
+not_evicted(_Config) ->
+    [begin
+         Options = [Type, public, {evict, Policy}, {notify, self(), [{interval, 0}]}],
+         Table = cats:new(t, [{limit, {objects, 10}} | Options]),
+         [true = cats:insert(Table, {N, old}) || N <- lists:seq(1, 10)],
+         [cats:lookup(Table, rand:uniform(10)) || _ <- lists:seq(1, 20)],
+         Shuffled = [Key || {_, Key} <- lists:sort([{rand:uniform(), Key} || Key <- lists:seq(1, 10)])],
+         {Deleted, Others} = lists:split(Deletes, Shuffled),
+         %% In an ordered_set, the same key in another form.
+         Replaced = [case Type of ordered_set -> float(Key); set -> Key end || Key <- lists:sublist(Others, Replaces)],
+         Objects = [{Key, new} || Key <- Replaced ++ [{new, N} || N <- lists:seq(1, Inserts)]],
+         Write = fun() ->
+                         [cats_transaction:delete(Table, Key) || Key <- Deleted],
+                         cats_transaction:insert(Table, Objects)
+                 end,
+         case Deletes of
+             0 -> true = cats:insert(Table, Objects);
+             _ -> {atomic, true} = cats_transaction:run(Write)
+         end,
+         More = max(0, Inserts - Deletes),
+         {Told, 0} = told(Table, More),
+         ?assertEqual([], [Key || {evicted, {Key, _}} <- Told, Written <- Deleted ++ Replaced, Key == Written]),
+         ?assertEqual({More, 10 - Deletes + Inserts - More}, {length(Told), cats:info(Table, size)}),
+         ?assertEqual(lists:sort(Objects), lists:sort([Object || {_, new} = Object <- cats:tab2list(Table)])),
+         ?assertEqual({[], 0}, cats:removed(Table))
+     end || Type <- types(), Policy <- cats_test_lib:policies(), _ <- lists:seq(1, 10),
+            {Deletes, Inserts, Replaces} <- [{3, 3, 0}, {3, 1, 0}, {3, 6, 0}, {2, 5, 3}, {5, 0, 5}, {0, 4, 3},
+                                             {0, 1, 9}, {9, 10, 0}]],
+    %% An object that grows is not evicted for itself.
+    [begin
+         Table = cats:new(t, [Type, public, {limit, {bytes, 60000}}, {evict, Policy}, {notify, self()}]),
+         [true = cats:insert(Table, {N, binary:copy(<<"x">>, 1000)}) || N <- lists:seq(1, 100)],
+         [begin
+              {Key, _} = cats_test_lib:one_of(cats:tab2list(Table)),
+              true = Write(Table, Key, binary:copy(<<"x">>, 3000 + rand:uniform(5000))),
+              {Told, 0} = cats:removed(Table),
+              ?assertNot(lists:keymember(Key, 1, [Object || {evicted, Object} <- Told]))
+          end || _ <- lists:seq(1, 50),
+                 Write <- [fun(T, Key, Value) -> cats:insert(T, {Key, Value}) end,
+                           fun(T, Key, Value) -> cats:insert(T, [{Key, Value}, {Key, Value}]) end,
+                           fun(T, Key, Value) -> cats:update_element(T, Key, {2, Value}) end,
+                           fun(T, Key, Value) -> cats:update(T, Key, fun(_) -> {Key, Value} end), true end]]
+     end || Type <- types(), Policy <- cats_test_lib:policies()].
 
 %% The process stays that of the option. The table may have another owner.
 owners(_Config) ->

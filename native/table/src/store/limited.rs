@@ -19,6 +19,7 @@ use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
 use cats_sync::facade::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use cats_sync::Busy;
+use cats_term::compare;
 use cats_term::lease::Lease;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -76,6 +77,39 @@ enum Lack {
     Busy,
     /// Nothing can be evicted.
     Full,
+}
+
+/// The keys that a call writes. It evicts their objects only where it finds no others.
+struct Own<'a> {
+    /// In the order of a `ca`, or of the key words of a `hash`.
+    probes: SmallVec<[&'a Probe<'static>; 1]>,
+    ordered: bool,
+    /// The position of the key.
+    key: usize,
+}
+
+impl<'a> Own<'a> {
+    fn new(probes: &[&'a Probe<'static>], ordered: bool, key: usize) -> Self {
+        let mut probes: SmallVec<[&Probe; 1]> = SmallVec::from_slice(probes);
+        match ordered {
+            true => probes.sort_unstable_by(|a, b| compare(a.term(), b.term())),
+            false => probes.sort_unstable_by_key(|probe| probe.word()),
+        }
+        Self { probes, ordered, key }
+    }
+
+    /// Whether an entry has such a key. The place is locked. In a `hash`, another key with the same hash does.
+    fn has(&self, entry: Entry) -> bool {
+        let found = match self.ordered {
+            true => {
+                // SAFETY: the place is locked, so its object lives.
+                let key = unsafe { key_of(entry, self.key) };
+                self.probes.binary_search_by(|probe| compare(probe.term(), key))
+            }
+            false => self.probes.binary_search_by_key(&entry.key, |probe| probe.word()),
+        };
+        found.is_ok()
+    }
 }
 
 enum Items {
@@ -287,7 +321,7 @@ impl Limits {
         let debt = self.account.debt();
         if purse.owes() || debt > 0 {
             // What cannot be evicted now is owed on.
-            _ = self.fill(store, guard, probes.first().copied(), debt, &mut purse);
+            _ = self.fill(store, guard, probes.first().copied(), &[], debt, &mut purse);
         }
         // What only replaces an object by one of the same size leaves no item, except perhaps in the wheel.
         let leaves_nothing = new.is_empty() && purse.is_even();
@@ -360,17 +394,17 @@ impl Limits {
         }
     }
 
-    /// Makes the purse hold this amount, by evicting objects. Those of the key's shard come first.
+    /// Makes the purse hold this amount, by evicting objects. Those of the first key's shard come first. The call writes these keys.
     #[cold]
     pub fn make_room(
         &self,
         store: &Store,
         guard: &Guard,
-        probe: &Probe<'_>,
+        probes: &[&Probe<'_>],
         amount: i64,
         purse: &mut Purse<'_>,
     ) -> Result<(), Busy> {
-        let lack = match self.fill(store, guard, Some(probe), amount, purse) {
+        let lack = match self.fill(store, guard, probes.first().copied(), probes, amount, purse) {
             Ok(()) => {
                 // Relaxed: a count. The load first spares the line a write.
                 if self.starved.load(Ordering::Relaxed) > 0 {
@@ -405,11 +439,13 @@ impl Limits {
         }
     }
 
+    /// See [`make_room`](Self::make_room). The objects of `probe`'s shard come first.
     fn fill(
         &self,
         store: &Store,
         guard: &Guard,
         probe: Option<&Probe<'_>>,
+        own: &[&Probe<'_>],
         amount: i64,
         purse: &mut Purse<'_>,
     ) -> Result<(), Lack> {
@@ -417,11 +453,13 @@ impl Limits {
             return Err(Lack::Full);
         }
         let freed = Cell::new(0);
+        let own: SmallVec<[_; 1]> = own.iter().map(|probe| probe.erase()).collect();
+        let own = Own::new(&own, matches!(self.items, Items::OfCa(_)), self.key);
         match &self.items {
             Items::OfHash(shards) => {
                 let first = probe.map(|probe| place_item(probe.word()).hash());
                 let mut visit = |item: &u32, rule: Rule| {
-                    self.visit(store, guard, rule, &freed, |look| {
+                    self.visit(store, guard, rule, &own, &freed, |look| {
                         update_place(store, guard, self.key, item, look)
                     })
                 };
@@ -436,7 +474,9 @@ impl Limits {
             Items::OfCa(shards) => {
                 let first = probe.map(hash_of_key);
                 let mut visit = |item: &KeyItem, rule: Rule| {
-                    self.visit(store, guard, rule, &freed, |look| update_key(store, guard, item, look))
+                    self.visit(store, guard, rule, &own, &freed, |look| {
+                        update_key(store, guard, item, look)
+                    })
                 };
                 let far = store.outgrows_caches();
                 let ahead = |item: &KeyItem, early: bool| {
@@ -460,6 +500,7 @@ impl Limits {
         store: &Store,
         guard: &Guard,
         rule: Rule,
+        own: &Own<'_>,
         freed: &Cell<i64>,
         update: impl FnOnce(&mut dyn FnMut(Option<Entry>) -> Step) -> Result<(), Busy>,
     ) -> Met {
@@ -472,6 +513,11 @@ impl Limits {
             let seen = unsafe { lease(entry) };
             let uses = (seen.notes() & USES) as u8;
             let expired = is_expired(seen);
+            // A rule that lets nothing stay is the last resort.
+            if !expired && rule(OFTEN).is_some() && own.has(entry) {
+                met = Met::Spared;
+                return Step::Keep;
+            }
             if let Some(left) = rule(uses).filter(|_| !expired) {
                 if left != uses {
                     // SAFETY: as above.

@@ -666,7 +666,7 @@ impl Store {
         }
         // As in `update_limited`.
         if adds && !limits.counts_bytes() && limits.lacks(1) && !self.may_have(guard, probe) {
-            limits.make_room(self, guard, probe, 1, &mut purse)?;
+            limits.make_room(self, guard, &[probe], 1, &mut purse)?;
         }
         loop {
             let mut gone = 0;
@@ -704,7 +704,7 @@ impl Store {
                 }
                 Err(price) => {
                     purse.take_over(&mut paying.purse);
-                    limits.make_room(self, guard, probe, price, &mut purse)?;
+                    limits.make_room(self, guard, &[probe], price, &mut purse)?;
                 }
             }
         }
@@ -776,7 +776,7 @@ impl Store {
         // Most of what full contents lack are objects that are about to be put. So room is made before the place is locked.
         if let Some(price) = adding.map(|(body, _)| limits.price_of_one(body, None)) {
             if limits.lacks(price) && !self.may_have(guard, probe) {
-                limits.make_room(self, guard, probe, price, &mut paying.purse)?;
+                limits.make_room(self, guard, &[probe], price, &mut paying.purse)?;
             }
         }
         loop {
@@ -808,7 +808,7 @@ impl Store {
                     limits.settle(self, guard, &[probe], paying);
                     return Ok(result);
                 }
-                Err(price) => limits.make_room(self, guard, probe, price, &mut paying.purse)?,
+                Err(price) => limits.make_room(self, guard, &[probe], price, &mut paying.purse)?,
             }
         }
     }
@@ -1209,7 +1209,7 @@ impl Store {
                 };
                 Ok((change(&mut places), places.gone))
             })?;
-            match (done, paying.as_mut().zip(probes.first())) {
+            match (done, paying.as_mut()) {
                 (Ok((result, gone)), _) => {
                     for body in gone {
                         // SAFETY: the places have other entries now, or none.
@@ -1223,8 +1223,8 @@ impl Store {
                 (Err(_), Some(_)) if lasting.is_none() && probes.len() > 1 => {
                     lasting = Some(last_of_keys(probes, self.is_ordered()));
                 }
-                (Err(price), Some((paying, probe))) => {
-                    paying.limits.make_room(self, guard, probe, price, &mut paying.purse)?;
+                (Err(price), Some(paying)) => {
+                    paying.limits.make_room(self, guard, probes, price, &mut paying.purse)?;
                 }
                 (Err(_), None) => unreachable!("only contents with a limit have prices"),
             }
@@ -1244,12 +1244,9 @@ impl Store {
         let limits = paying.limits;
         limits.hold(self, guard)?;
         let whole = |i: usize| limits.price_of(planned(i), None);
-        let Some(probe) = probes
-            .first()
-            .filter(|_| limits.lacks((0..probes.len()).map(whole).sum()))
-        else {
+        if !limits.lacks((0..probes.len()).map(whole).sum()) {
             return Ok(());
-        };
+        }
         let lasting = lasting.get_or_insert_with(|| last_of_keys(probes, self.is_ordered()));
         let mut prices = (0, 0);
         for i in (0..probes.len()).filter(|i| lasting[*i]) {
@@ -1264,7 +1261,7 @@ impl Store {
             prices.1
         };
         if !paying.purse.affords(price) {
-            limits.make_room(self, guard, probe, price, &mut paying.purse)?;
+            limits.make_room(self, guard, probes, price, &mut paying.purse)?;
         }
         Ok(())
     }

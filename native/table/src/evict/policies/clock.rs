@@ -29,7 +29,7 @@ impl<T: Item> Evict<T> for Clock<T> {
     fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         let item = self.0.pop()?;
         let met = visit(&item, once);
-        if matches!(met, Met::Stays | Met::Busy) {
+        if matches!(met, Met::Stays | Met::Busy | Met::Spared) {
             self.0.push(item);
         }
         Some(met)

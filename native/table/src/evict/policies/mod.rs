@@ -26,6 +26,8 @@ pub enum Met {
     Gone,
     /// Others were at its place.
     Busy,
+    /// Who evicts writes to it itself.
+    Spared,
 }
 
 /// What a policy says of itself.
@@ -51,8 +53,8 @@ pub trait Evict<T: Item>: Default {
     /// Adds the item of a new object. It was not used yet. Returns whether such an item is remembered as one that was evicted.
     fn admit(&mut self, item: T) -> bool;
 
-    /// Visits the next object, which is evicted if the rule says so. Only the items of those that stay, and of those where others were,
-    /// are kept. `None` if there is no item.
+    /// Visits the next object, which is evicted if the rule says so. Only the items of those that stay or are spared, and of those where
+    /// others were, are kept. After some that are spared, it visits others, if there are any. `None` if there is no item.
     fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met>;
 
     /// The item of an object that will probably be visited after `later` others.
@@ -186,13 +188,14 @@ mod tests {
                 queues.admit(number);
                 here.insert(number);
                 let mut visit = |item: &u32, rule: Rule| {
-                    let met = match random(&mut seed, 4) {
+                    let met = match random(&mut seed, 5) {
                         0 => Met::Busy,
                         1 => Met::Gone,
+                        2 => Met::Spared,
                         _ => rule(random(&mut seed, u64::from(OFTEN) + 1) as Uses).map_or(Met::Evicted, |_| Met::Stays),
                     };
                     let is_here = match met {
-                        Met::Busy | Met::Stays => here.contains(item),
+                        Met::Busy | Met::Spared | Met::Stays => here.contains(item),
                         Met::Gone | Met::Evicted => here.remove(item),
                     };
                     assert!(is_here, "{policy:?}");
@@ -213,6 +216,23 @@ mod tests {
                 .is_some()
             {}
             assert!(here.is_empty() && queues.items() == 0, "{policy:?}");
+        }
+    }
+
+    /// In whichever queue they are.
+    #[test]
+    fn others_are_found_among_those_that_are_spared() {
+        for policy in Policy::ALL {
+            for other in 0..100_u32 {
+                let mut queues = Queues::new(*policy);
+                (0..100).for_each(|item| _ = queues.admit(item));
+                let mut visit = |item: &u32, _: Rule| match *item == other {
+                    true => Met::Evicted,
+                    false => Met::Spared,
+                };
+                let steps = (1..).find(|_| queues.step(&mut visit) == Some(Met::Evicted));
+                assert!(steps.is_some_and(|steps| steps <= 200), "{policy:?}: {steps:?}");
+            }
         }
     }
 

@@ -54,7 +54,12 @@ impl<T: Item> Evict<T> for S3Fifo<T> {
             false => self.step_in_main(visit),
         };
         self.has_evicted |= met == Some(Met::Evicted);
-        self.from_small = (met != Some(Met::Evicted)).then_some(small);
+        self.from_small = match met {
+            Some(Met::Evicted) => None,
+            // All items of a queue may be those of objects that are spared.
+            Some(Met::Spared) => Some(!small),
+            _ => Some(small),
+        };
         met
     }
 
@@ -99,7 +104,7 @@ impl<T: Item> S3Fifo<T> {
         match met {
             Met::Stays => self.main.push(item),
             Met::Evicted => self.remember(&item),
-            Met::Busy => self.small.push(item),
+            Met::Busy | Met::Spared => self.small.push(item),
             Met::Gone => (),
         }
         Some(met)
@@ -108,7 +113,7 @@ impl<T: Item> S3Fifo<T> {
     fn step_in_main(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         let item = self.main.pop()?;
         let met = visit(&item, |uses| uses.checked_sub(1));
-        if matches!(met, Met::Stays | Met::Busy) {
+        if matches!(met, Met::Stays | Met::Busy | Met::Spared) {
             self.main.push(item);
         }
         Some(met)

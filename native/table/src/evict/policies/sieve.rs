@@ -38,7 +38,7 @@ impl<T: Item> Evict<T> for Sieve<T> {
         }
         let item = self.ahead.pop()?;
         let met = visit(&item, once);
-        if matches!(met, Met::Stays | Met::Busy) {
+        if matches!(met, Met::Stays | Met::Busy | Met::Spared) {
             self.behind.push(item);
         }
         Some(met)

@@ -2,11 +2,11 @@
 -module(cats_elixir_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([tables/1, caches/1, limits/1, bad_calls/1, dashboard/1]).
+-export([tables/1, transactions/1, caches/1, limits/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [tables, caches, limits, bad_calls, dashboard].
+all() -> [tables, transactions, caches, limits, bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -59,6 +59,56 @@ gone = Cats.Table.new()
 for call <- [&Enum.count/1, &({} in &1), &({1, 2} in &1), &Enum.to_list/1] do
   ArgumentError = try do call.(gone) rescue error -> error.__struct__ end
 end
+").
+
+transactions(Config) ->
+    evaluate(Config, "
+{:module, :cats_transaction} = Code.ensure_loaded(:cats_transaction)
+words = :cats_transaction.module_info(:exports) -- [module_info: 0, module_info: 1, run: 1, run: 2, run: 3, read: 2]
+[] = words -- Cats.__info__(:functions)
+[transaction: 1, transaction: 2] = Enum.sort(Cats.__info__(:functions) -- words)
+
+fruit = Cats.Table.new([:ordered_set, :public])
+{:ok, true} = Cats.transaction(fn -> Cats.insert(fruit, for(n <- 1..10, do: {n, n})) end)
+{:ok, 55} = Cats.transaction(fn -> Cats.foldl(fn {_, n}, sum -> n + sum end, 0, fruit) end)
+{:ok, [{9, 9}, {8, 8}]} =
+  Cats.transaction(fn -> Cats.range(fruit, %{below: 10, order: :descending}, 2) end, retries: 3, timeout: 60_000)
+{:error, :no} = Cats.transaction(fn -> Cats.delete(fruit.id, 1) && Cats.abort(:no) end)
+{:error, :left} = Cats.transaction(fn -> Cats.delete(fruit, 1) && exit(:left) end)
+:thrown = try do Cats.transaction(fn -> Cats.delete(fruit, 1) && throw(:thrown) end) catch value -> value end
+\"oops\" = try do Cats.transaction(fn -> Cats.delete(fruit, 1) && raise \"oops\" end)
+         rescue error in RuntimeError -> error.message end
+message = try do Cats.transaction(fn -> Cats.delete(fruit, 1) && Cats.lookup(:no_such_table, 1) end)
+          rescue error in ArgumentError -> Exception.message(Exception.blame(:error, error, __STACKTRACE__) |> elem(0)) end
+true = message =~ \"the table identifier does not refer to an existing\"
+true = :cats.member(fruit.id, 1)
+
+# What is forgotten of an inner one that raises.
+{:ok, [true, false]} = Cats.transaction(fn ->
+  Cats.insert(fruit, {:outer, 1})
+  try do Cats.transaction(fn -> Cats.insert(fruit, {:inner, 1}) && raise \"oops\" end) rescue _ -> :ok end
+  [Cats.member(fruit, :outer), Cats.member(fruit, :inner)]
+end)
+
+# An exception in a run that fails is none: the function runs again.
+{:ok, pid} = Agent.start_link(fn -> 0 end)
+{:ok, 2} = Cats.transaction(fn ->
+  [{1, n}] = Cats.lookup(fruit, 1)
+  runs = Agent.get_and_update(pid, &{&1 + 1, &1 + 1})
+  if runs == 1, do: Task.await(Task.async(fn -> :cats.insert(fruit.id, {1, n + 1}) end))
+  if n == 1, do: raise(inspect(Cats.lookup(fruit, 2)))
+  n
+end)
+
+for options <- [[tries: 1], %{}, :retries, [retries: 1, other: 2]] do
+  true = try do Cats.transaction(fn -> 1 end, options) rescue e in ArgumentError -> e.message end =~ \"retries: and timeout:\"
+end
+for options <- [[retries: -1], [timeout: :never]] do
+  ArgumentError = try do Cats.transaction(fn -> 1 end, options) rescue error -> error.__struct__ end
+end
+bag = :cats.new(:bag, [:bag])
+{:error, {:no_transactions, ^bag, text}} = Cats.transaction(fn -> Cats.lookup(bag, 1) end)
+true = text =~ \"type set\"
 ").
 
 caches(Config) ->

@@ -22,15 +22,15 @@ defmodule Cats do
   another process changes what the function has read, the function runs again. So it must do nothing that cannot be
   repeated: no messages, no files. `:cats_transaction` tells the rest.
 
-  The other functions are for the inside of a transaction. They have the names, the arguments and the results of those of
-  `:cats`, and also take a `Cats.Table`.
+  The other functions are for the inside of a transaction. They have the names, the arguments and the results of those
+  of `:cats`, and also take a `Cats.Table`.
   """
 
   @doc """
   Runs a function as a transaction. Returns `{:ok, result}` when everything that it has written is there.
 
-  Otherwise nothing was written. An exception or a throw in the function leaves this call, too. In other cases it returns
-  `{:error, reason}`:
+  Otherwise nothing was written. An exception or a throw in the function leaves this call, too. In other cases it
+  returns `{:error, reason}`:
 
     * `abort(reason)` and `exit(reason)` in the function give `reason`.
     * `{:no_transactions, table, text}`: the table cannot do in a transaction what is asked for. The text says why.

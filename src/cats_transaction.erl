@@ -130,7 +130,7 @@ delete_object(Table, Object) ->
     Key = key(Object, cats_view:use(Table, Object, cats_run:state(), Called), Called),
     case found(Table, Key, Called) of
         {[Object], State} -> cats_view:write(Key, [], State);
-        _ -> true
+        {_, State} -> cats_view:unwritten(true, State, Called)
     end.
 
 %% @doc As {@link cats:first/1}, of an `ordered_set'.
@@ -157,8 +157,11 @@ insert(Table, Objects) ->
         #state{tables = [#table{position = Position} | _]} = State when tuple_size(Objects) >= Position ->
             cats_view:write(element(Position, Objects), [Objects], State);
         State ->
-            insert_all(Objects, State, {insert, [Table, Objects]})
+            insert_list(Objects, State, {insert, [Table, Objects]})
     end.
+
+insert_list([], State, Called) -> cats_view:unwritten(true, State, Called);
+insert_list(Objects, State, Called) -> insert_all(Objects, State, Called).
 
 %% The state is noted at the end. So a wrong object in a list leaves nothing.
 insert_all([Object | Objects], #state{tables = [#table{position = Position} | _]} = State, Called)
@@ -184,10 +187,10 @@ insert_new(Table, Objects) ->
 insert_absent([Key | Keys], Objects, Table, Called) ->
     case found(Table, Key, Called) of
         {[], _} -> insert_absent(Keys, Objects, Table, Called);
-        _ -> false
+        {_, State} -> cats_view:unwritten(false, State, Called)
     end;
 insert_absent([], Objects, Table, Called) ->
-    insert_all(Objects, cats_view:use(Table, none, get(?STATE), Called), Called).
+    insert_list(Objects, cats_view:use(Table, none, get(?STATE), Called), Called).
 
 keys([Object | Objects], State, Called) -> [key(Object, State, Called) | keys(Objects, State, Called)];
 keys([], _State, _Called) -> [];
@@ -301,7 +304,10 @@ select_delete(Table, MatchSpec) ->
     State = cats_view:use(Table, none, get(?STATE), Called),
     Delete = fun(Object, Written) -> cats_view:with_write(key(Object, Written, Called), [], Written) end,
     put(?STATE, lists:foldl(Delete, State, Selected)),
-    length(Selected).
+    case length(Selected) of
+        0 -> cats_view:unwritten(0, State, Called);
+        Deleted -> Deleted
+    end.
 
 %% A match specification whose results are pairs, of the result of the given one and the object. The same one if it is
 %% wrong.
@@ -341,8 +347,9 @@ select_terms(Objects, MatchSpec, Results, Called) ->
 %% @doc As {@link cats:take/2}.
 -spec take(cats:table(), Key :: term()) -> [Object :: tuple()].
 take(Table, Key) ->
-    case found(Table, Key, {take, [Table, Key]}) of
-        {[], _} -> [];
+    Called = {take, [Table, Key]},
+    case found(Table, Key, Called) of
+        {[], State} -> cats_view:unwritten([], State, Called);
         {Objects, State} -> cats_view:write(Key, [], State), Objects
     end.
 
@@ -358,17 +365,21 @@ update_by(Table, Key, Fun, Default, Called) ->
     is_function(Fun, 1) orelse cats_view:fail(no_fun, Called),
     case found_or(Default, Table, Key, Called) of
         none -> false;
-        {Found, Object, State} -> updated(Fun(Object), Found, key(Object, State, Called), Table, Called)
+        {Found, Object, State} ->
+            Result = Fun(Object),
+            NewState = cats_view:use(Table, Key, cats_run:state(), Called),
+            updated(Result, Found, key(Object, State, Called), NewState, Called)
     end.
 
-updated(keep, _Found, _Key, _Table, _Called) ->
-    keep;
-updated(delete, Found, Key, Table, Called) ->
-    %% A default was never there.
-    Found andalso cats_view:write(Key, [], cats_view:use(Table, Key, cats_run:state(), Called)),
+updated(keep, _Found, _Key, State, Called) ->
+    cats_view:unwritten(keep, State, Called);
+%% A default was never there.
+updated(delete, false, _Key, State, Called) ->
+    cats_view:unwritten(delete, State, Called);
+updated(delete, true, Key, State, _Called) ->
+    cats_view:write(Key, [], State),
     delete;
-updated(New, _Found, Key, Table, Called) ->
-    State = cats_view:use(Table, Key, cats_run:state(), Called),
+updated(New, _Found, Key, State, Called) ->
     NewKey = key(New, State, Called),
     is_same(Key, NewKey, State) orelse cats_view:fail(other_key, Called),
     cats_view:write(NewKey, [New], State),
@@ -417,6 +428,7 @@ change(Table, Key, Operations, Default, Operate, Called) ->
         {_, Object, #state{tables = [#table{position = Position} | _]} = State} ->
             case Operate(Object, Position, Operations) of
                 {failed, Reason, Cause} ->
+                    failed = cats_view:unwritten(failed, State, Called),
                     cats_view:fail(Reason, Cause, Called);
                 {New, Result} ->
                     cats_view:write(element(Position, New), [New], State),
@@ -442,5 +454,5 @@ found_or(Default, Table, Key, Called) ->
     case {Objects, Default} of
         {[Object], _} -> {true, Object, State};
         {[], [New]} -> {false, setelement(Position, New, Key), State};
-        {[], []} -> none
+        {[], []} -> cats_view:unwritten(none, State, Called)
     end.

@@ -6,7 +6,7 @@
 -include("cats_failure.hrl").
 -include("cats_transaction.hrl").
 
--export([use/4, read/3, step/4, whole/2, range/6, write/3, with_write/3, handle/3, fail/2, fail/3]).
+-export([use/4, read/3, step/4, whole/2, range/6, write/3, with_write/3, unwritten/3, handle/3, fail/2, fail/3]).
 
 -export_type([called/0]).
 
@@ -131,6 +131,15 @@ with_write(Key, Objects, State) ->
     TypeOf = fun(Written) -> (lists:keyfind(Written, #table.tid, Tables))#table.type end,
     NewWrites = cats_writes:put({Tid, Key, Objects}, TypeOf, Writes),
     #state{run = Run, tables = Tables, notes = Notes, writes = NewWrites, compared = Compared, long = Long}.
+
+%% @doc The result of a function that may write to the first table, but had nothing to write. Fails as if it had, if the
+%% process may not. What is written asks for the right at the end.
+-spec unwritten(Result, #state{}, called()) -> Result.
+unwritten(Result, #state{tables = [#table{name = Name, tid = Tid} | _]}, Called) ->
+    case cats_nif:transaction_table(Tid, write) of
+        ?FAILED(_, _) = Failure -> handle(Failure, transaction_table, called(Called, Name, none));
+        _ -> Result
+    end.
 
 %% @doc The next key of an `ordered_set' behind a place, from what is in the table and what the transaction has written.
 -spec step(cats:table(), [] | {Key :: term()}, Down :: boolean(), called()) -> (Key2 :: term()) | '$end_of_table'.

@@ -79,7 +79,7 @@ fruit = Cats.Table.new([:ordered_set, :public])
 \"oops\" = try do Cats.transaction(fn -> Cats.delete(fruit, 1) && raise \"oops\" end)
          rescue error in RuntimeError -> error.message end
 message = try do Cats.transaction(fn -> Cats.delete(fruit, 1) && Cats.lookup(:no_such_table, 1) end)
-          rescue error in ArgumentError -> Exception.message(Exception.blame(:error, error, __STACKTRACE__) |> elem(0)) end
+          rescue error in ArgumentError -> error |> Exception.message() end
 true = message =~ \"the table identifier does not refer to an existing\"
 true = :cats.member(fruit.id, 1)
 
@@ -101,7 +101,8 @@ end)
 end)
 
 for options <- [[tries: 1], %{}, :retries, [retries: 1, other: 2]] do
-  true = try do Cats.transaction(fn -> 1 end, options) rescue e in ArgumentError -> e.message end =~ \"retries: and timeout:\"
+  message = try do Cats.transaction(fn -> 1 end, options) rescue error in ArgumentError -> error.message end
+  true = message =~ \"retries: and timeout:\"
 end
 for options <- [[retries: -1], [timeout: :never]] do
   ArgumentError = try do Cats.transaction(fn -> 1 end, options) rescue error -> error.__struct__ end

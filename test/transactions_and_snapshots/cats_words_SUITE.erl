@@ -3,11 +3,11 @@
 -include_lib("stdlib/include/assert.hrl").
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([exports/1, like_cats/1, whole_sets/1, sums/1, expiring_sets/1, pages/1]).
+-export([exports/1, like_cats/1, rights/1, whole_sets/1, sums/1, expiring_sets/1, pages/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [exports, like_cats, whole_sets, sums, expiring_sets, pages].
+all() -> [exports, like_cats, rights, whole_sets, sums, expiring_sets, pages].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -48,6 +48,32 @@ like_cats(_Config) ->
             Options <- [[], [{keypos, 2}], [compressed], [{ttl, 1 bsl 39}]],
             Objects <- [[object(Key, Options) || Key <- Keys, rand:uniform(3) > 1]],
             Reads <- [one_of([0, 40])]].
+
+%% Who may not write to a table gets the error of cats, also where there is nothing to write.
+rights(_Config) ->
+    {Owner, Table} = cats_test_lib:spawn_owner(fun() ->
+                                                       Table = cats:new(table, [protected]),
+                                                       true = cats:insert(Table, {1, 1}),
+                                                       Table
+                                               end),
+    Keep = fun(_) -> keep end,
+    Delete = fun(_) -> delete end,
+    [begin
+         {raised, badarg, Function, _} = Expected = outcome(cats, Function, Arguments, Table),
+         ?assertEqual({atomic, Expected},
+                      cats_transaction:run(fun() -> outcome(cats_transaction, Function, Arguments, Table) end))
+     end || {Function, Arguments} <- [{insert, [table, []]}, {insert_new, [table, []]}, {insert_new, [table, {1, 2}]},
+                                      {delete_object, [table, {1, 2}]}, {delete_object, [table, {2}]},
+                                      {take, [table, 2]}, {update, [table, 1, Keep]}, {update, [table, 2, Keep]},
+                                      {update, [table, 2, Delete, {2, 1}]}, {update_counter, [table, 2, 1]},
+                                      {update_counter, [table, 1, {3, 1}]}, {update_element, [table, 2, {2, 1}]},
+                                      {update_element, [table, 1, {1, 1}]}, {select_delete, [table, []]}]],
+    %% The right is asked for at the end.
+    [?assertMatch({aborted, {badarg, [{cats, _, [Table | _], _} | _]}},
+                  cats_transaction:run(fun() -> apply(cats_transaction, Function, [Table | Arguments]) end))
+     || {Function, Arguments} <- [{insert, [{1, 2}]}, {take, [1]}, {update_counter, [1, 1]}, {update, [1, Delete]},
+                                  {delete, [1]}]],
+    cats_test_lib:stop(Owner, normal).
 
 %% Names the first call with another outcome.
 same([Outcome | Expected], [Outcome | Outcomes], [_ | Calls], Case) -> same(Expected, Outcomes, Calls, Case);

@@ -6,14 +6,14 @@
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
          without_need_of_room/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1,
          snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1, refused_lists/1,
-         emptied_bytes/1, fleeting/1, spread/1, long_lists/1, any_size/1, any_size_together/1]).
+         emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, any_size/1, any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room,
      used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
-     smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, long_lists,
+     smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, few_large, long_lists,
      any_size, any_size_together].
 
 init_per_suite(Config) ->
@@ -620,6 +620,26 @@ spread(_Config) ->
             Expiry <- [[], [{ttl, 60_000}]],
             {Name, Pass} <- [{uses, fun passes_used/3}, {sequences, fun passes_sequences/3},
                              {deletions, fun passes_deletions/3}, {sizes, fun passes_sizes/3}]].
+
+%% A large object takes the room of many small ones, and of their share of the structure.
+few_large(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {limit, {bytes, Limit}}, {evict, Policy} | Expiry]),
+         Large = fun(N) -> lists:seq(1, Limit div 800 + N) end,
+         [true = cats:insert(Table, {N, N, x}) || N <- lists:seq(1, Limit div 60)],
+         [begin
+              true = Way(Table, N, Large(N)),
+              Used = 8 * cats:info(Table, memory),
+              ?assert(Used =< Limit, {Used, Limit, Type, Policy, Expiry, N})
+          end || Way <- [fun(Cache, N, Terms) -> cats:insert(Cache, {-N, N, Terms}) end,
+                         fun(Cache, N, Terms) ->
+                                 cats:insert(Cache, {{N}, N, x}) andalso
+                                     cats:update_element(Cache, {N}, {3, Terms})
+                         end],
+                 N <- lists:seq(1, 70)],
+         cats:delete(Table)
+     end || Limit <- [300_000, 3_000_000], Type <- [set, ordered_set], Policy <- ?POLICIES,
+            Expiry <- [[], [{ttl, 60_000}]]].
 
 %% Which objects are evicted is spread by their uses.
 passes_used(Table, Limit, Insert) ->

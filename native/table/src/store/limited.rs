@@ -34,6 +34,9 @@ const VISITS: usize = 1024;
 /// golden ratio, so that it overflows at other writes where a thread writes to several tables by turns.
 const STEP: u32 = 0x0fd3_6f3f;
 
+/// An eviction counts for a write for each so many objects that it visits.
+const VISITS_OF_A_WRITE: usize = 4;
+
 /// A key counts for a write more for each so many bytes.
 const ITEM: usize = 32;
 
@@ -334,11 +337,9 @@ impl Limits {
         let Some(allowance) = self.allowance.as_ref().filter(|it| !leaves_nothing || it.has_wheel()) else {
             return;
         };
-        let (next, is_due) = NEXT_TIDIED.get().overflowing_add(STEP.saturating_mul(writes as u32));
-        NEXT_TIDIED.set(next);
         // Relaxed: hints.
         let is_large = || store.engine_bytes() > self.tidied_above.load(Ordering::Relaxed);
-        if is_due || self.is_hindered.load(Ordering::Relaxed) || is_large() {
+        if is_tidied_after(writes) || self.is_hindered.load(Ordering::Relaxed) || is_large() {
             _ = self.tidy(allowance, store, guard);
         }
     }
@@ -363,7 +364,7 @@ impl Limits {
         let keys = usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(0);
         let (objects, queues, wheel) = (leases.objects(store), self.queue_bytes(), leases.wheel_bytes());
         let most = allowance.of_engine(objects);
-        let mut done = store.trim(guard, most);
+        let mut done = trim(store, guard, most);
         let is_crowded = queues + wheel > allowance.of_items(objects, keys);
         if is_crowded && queues > allowance.of_queues(objects, keys) {
             let trimmed = match &self.items {
@@ -452,14 +453,14 @@ impl Limits {
         if !self.has_capacity(amount) {
             return Err(Lack::Full);
         }
-        let freed = Cell::new(0);
+        let tally = Tally::default();
         let own: SmallVec<[_; 1]> = own.iter().map(|probe| probe.erase()).collect();
         let own = Own::new(&own, matches!(self.items, Items::OfCa(_)), self.key);
-        match &self.items {
+        let filled = match &self.items {
             Items::OfHash(shards) => {
                 let first = probe.map(|probe| place_item(probe.word()).hash());
                 let mut visit = |item: &u32, rule: Rule| {
-                    self.visit(store, guard, rule, &own, &freed, |look| {
+                    self.visit(store, guard, rule, &own, &tally, |look| {
                         update_place(store, guard, self.key, item, look)
                     })
                 };
@@ -469,12 +470,12 @@ impl Limits {
                         prefetch(store, guard, item, early);
                     }
                 };
-                fill(shards, first, amount, purse, &freed, &mut visit, &ahead)
+                fill(shards, first, amount, purse, &tally, &mut visit, &ahead)
             }
             Items::OfCa(shards) => {
                 let first = probe.map(hash_of_key);
                 let mut visit = |item: &KeyItem, rule: Rule| {
-                    self.visit(store, guard, rule, &own, &freed, |look| {
+                    self.visit(store, guard, rule, &own, &tally, |look| {
                         update_key(store, guard, item, look)
                     })
                 };
@@ -489,9 +490,18 @@ impl Limits {
                         });
                     }
                 };
-                fill(shards, first, amount, purse, &freed, &mut visit, &ahead)
+                fill(shards, first, amount, purse, &tally, &mut visit, &ahead)
             }
+        };
+        // A large object takes the room of many small ones, whose share of the structure must be free by then.
+        if let Some(allowance) = self
+            .allowance
+            .as_ref()
+            .filter(|_| is_tidied_after(tally.visits.get() / VISITS_OF_A_WRITE))
+        {
+            _ = self.tidy(allowance, store, guard);
         }
+        filled
     }
 
     /// Visits an object: evicts it if it was not used enough, or has expired. `update` locks the object's place and runs a change.
@@ -501,10 +511,11 @@ impl Limits {
         guard: &Guard,
         rule: Rule,
         own: &Own<'_>,
-        freed: &Cell<i64>,
+        tally: &Tally,
         update: impl FnOnce(&mut dyn FnMut(Option<Entry>) -> Step) -> Result<(), Busy>,
     ) -> Met {
         let (mut met, mut gone, mut why) = (Met::Gone, 0, Why::Evicted);
+        tally.visits.set(tally.visits.get() + 1);
         let done = update(&mut |old| {
             let Some(entry) = old else {
                 return Step::Keep;
@@ -545,7 +556,7 @@ impl Limits {
             // SAFETY: the object lives as long as the guard.
             unsafe {
                 self.count_keys(None, Some(gone));
-                freed.set(freed.get() + self.cost(gone));
+                tally.freed.set(tally.freed.get() + self.cost(gone));
             }
             if let Some(leases) = store.leases() {
                 // SAFETY: nothing links to the object any more.
@@ -553,6 +564,35 @@ impl Limits {
             }
         }
         done.map_or(Met::Busy, |()| met)
+    }
+}
+
+/// What visits to objects have done.
+#[derive(Default)]
+struct Tally {
+    /// What they have freed, and is not in a purse yet.
+    freed: Cell<i64>,
+    visits: Cell<usize>,
+}
+
+/// Counts writes. Whether the structure is to be looked at after these.
+#[inline]
+fn is_tidied_after(writes: usize) -> bool {
+    let (next, is_due) = NEXT_TIDIED.get().overflowing_add(STEP.saturating_mul(writes as u32));
+    NEXT_TIDIED.set(next);
+    is_due
+}
+
+/// Makes an engine smaller until it takes at most so many bytes, or cannot be made smaller. Fails if other threads were in the way.
+fn trim(store: &Store, guard: &Guard, most: usize) -> Result<(), Busy> {
+    let mut before = usize::MAX;
+    loop {
+        store.trim(guard, most)?;
+        let bytes = store.engine_bytes();
+        if bytes <= most || bytes >= before {
+            return Ok(());
+        }
+        before = bytes;
     }
 }
 
@@ -633,14 +673,14 @@ fn update_key(
     })
 }
 
-/// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first. `freed` has what `visit` freed
+/// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first. `tally` has what `visit` freed
 /// and is not in the purse yet.
 fn fill<T: Item>(
     shards: &Shards<T>,
     first: Option<u32>,
     amount: i64,
     purse: &mut Purse<'_>,
-    freed: &Cell<i64>,
+    tally: &Tally,
     visit: &mut impl FnMut(&T, Rule) -> Met,
     ahead: &impl Fn(&T, bool),
 ) -> Result<(), Lack> {
@@ -655,7 +695,7 @@ fn fill<T: Item>(
             return Err(Lack::Busy);
         }
         let done = shards.evict(number, first, visit, ahead);
-        purse.pay(-freed.take());
+        purse.pay(-tally.freed.take());
         match done.map_err(|Busy| Lack::Busy)? {
             Some(more) => visits += more,
             None => {

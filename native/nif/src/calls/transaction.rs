@@ -34,7 +34,8 @@ static PREFERRED: AtomicU64 = AtomicU64::new(0);
 pub fn transaction_table(env: Env, &[named, right]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let want = match right == atoms::write() {
-        true => (Right::Write, None),
+        // Not a write, which the process of a preferred transaction may not make.
+        true => (Right::Manage, None),
         false => READ,
     };
     let handle = find_for_transaction(env, &guard, named, want)?;

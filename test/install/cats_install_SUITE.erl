@@ -238,7 +238,11 @@ not_fetched(Config) ->
     {ok, Port} = inet:port(Closed),
     ok = gen_tcp:close(Closed),
     Refused(url(Port), [url(Port), "connection refused" | Advice]),
-    Refused("http://cats.invalid", ["cats.invalid", "non-existing domain" | Advice]),
+    %% Names are looked for in a file only, so that the answer is that of no resolver.
+    Lookups = filename:join(proplists:get_value(directory, Config), "inetrc"),
+    ok = file:write_file(Lookups, "{lookup, [file]}.\n"),
+    refused(install([{"CATS_URL", "http://cats.invalid"}, {"ERL_INETRC", Lookups}], Config),
+            ["cats.invalid", "non-existing domain" | Advice], Config),
     Refused("ftp://cats.invalid", ["https://" | Advice]),
     Refused("somewhere", ["https://" | Advice]),
     %% A connection that ends too early.

@@ -15,16 +15,38 @@
 -module(cats_order_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([one_order/1, newest_of_a_key/1, keys_of_a_specification/1, growing_and_shrinking/1]).
+-export([one_order/1, newest_of_a_key/1, keys_of_a_specification/1, growing_and_shrinking/1,
+         behind_the_end/1]).
 -export([matrix/2]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [one_order, newest_of_a_key, keys_of_a_specification, growing_and_shrinking].
+all() -> [one_order, newest_of_a_key, keys_of_a_specification, growing_and_shrinking, behind_the_end].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
 end_per_suite(_Config) -> ok.
+
+%% A walk that has come to the end does not begin anew. What names the end may be taken and looked up as any key.
+behind_the_end(_Config) ->
+    Tables = cats_test_lib:tables(),
+    Steps = [next, prev | [Step || Step <- [next_lookup, prev_lookup], Tables =/= ets]],
+    [begin
+         Table = Tables:new(ended, [Type]),
+         true = Tables:insert(Table, [{Key} || Key <- Keys]),
+         [?assertError(badarg, Tables:Step(Table, '$end_of_table')) || Step <- Steps],
+         Taken = [Tables:take(Table, Tables:first(Table)) || _ <- [more, yet | Keys]],
+         ?assertEqual({lists:sort([[{Key}] || Key <- Keys]), [[], []]},
+                      {lists:sort(lists:droplast(lists:droplast(Taken))), lists:nthtail(length(Keys), Taken)}),
+         [?assertError(badarg, Tables:Step(Table, '$end_of_table')) || Step <- Steps]
+     end || Type <- cats_test_lib:types(), Keys <- [[], [a], [b, 1, <<"x">>, {2}]]],
+    %% Unless it is the key of an object, which ets does not allow in an ordered_set.
+    [begin
+         Table = Tables:new(ended, [Type]),
+         true = Tables:insert(Table, {'$end_of_table'}),
+         ?assertEqual('$end_of_table', Tables:Step(Table, '$end_of_table'))
+     end || Type <- cats_test_lib:types(), Tables =/= ets orelse Type =/= ordered_set, Step <- [next, prev]],
+    ok.
 
 one_order(_Config) ->
     [] = [{Row, Orders, Expected}

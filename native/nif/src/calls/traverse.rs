@@ -51,10 +51,23 @@ fn with_start<R>(
     }
 }
 
+/// Refuses to go on behind the end, as `ets` does: a walk would begin anew. The atom may also be the key of an object.
+#[cold]
+fn behind_end(env: Env, handle: Handle<'_>) -> Result<(), Failure> {
+    let is_key = |probe: &Probe<'_>| Ok(handle.member::<Unused>(probe)?);
+    match with_probe(env, handle.table(), atoms::end_of_table(), is_key)? {
+        true => Ok(()),
+        false => Err(Failure::Bad(atoms::badkey())),
+    }
+}
+
 #[inline(always)]
 fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, STEP)?;
+    if key == Some(atoms::end_of_table()) {
+        behind_end(env, handle)?;
+    }
     let found = match key {
         None => handle.step(None, direction)?,
         Some(key) if key.is_immediate() => handle.step_from(key.0, direction)?,
@@ -85,6 +98,9 @@ fn key_or_end(env: Env, found: Option<TermRef<'_>>) -> Result<Term, Failure> {
 fn step_lookup(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, STEP)?;
+    if key == Some(atoms::end_of_table()) {
+        behind_end(env, handle)?;
+    }
     step_to(env, handle, key, direction, |found| {
         let objects = tuples(env, found)?;
         let key = decode::term(env, found[0].element(handle.table().key()))?;

@@ -131,6 +131,9 @@ format_error({cats_nif_not_loaded, Failure}, _Stack) ->
     #{general => text("the native library of cats is not loaded: ~ts", [Failure])};
 format_error(system_limit, [{_Module, Function, Arguments, Info} | _]) ->
     explain_limit(cause(Info), table_place(Function), Arguments);
+format_error(no_transaction, _Stack) ->
+    #{general => <<"the process runs no transaction: call this in a function that is given to"
+                   " cats_transaction:run/1">>};
 format_error(badarg, [{cats_transaction, run, Arguments, _} | _]) ->
     explain_run(Arguments);
 format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->

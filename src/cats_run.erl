@@ -5,7 +5,7 @@
 -include("cats_failure.hrl").
 -include("cats_transaction.hrl").
 
--export([run/3, state/0, reads/1, conflict/1]).
+-export([run/3, state/1, reads/1, conflict/1]).
 
 %% After so many failures, a transaction becomes the only one that may commit.
 -define(PATIENCE, 10).
@@ -104,16 +104,16 @@ within(#state{writes = Writes}, Fun, Arguments) ->
         {atomic, apply(Fun, Arguments)}
     catch
         Class:Reason:Stack ->
-            case state() of
-                #state{} = State ->
-                    %% What was read stays: the outer function acts on what became of this one.
-                    put(?STATE, State#state{writes = Writes}),
-                    {aborted, reason(Class, Reason, Stack)}
-            end
+            State = state({run, [Fun, Arguments]}),
+            %% What was read stays: the outer function acts on what became of this one.
+            put(?STATE, State#state{writes = Writes}),
+            {aborted, reason(Class, Reason, Stack)}
     end.
 
 reason(exit, {aborted, Reason}, _Stack) -> Reason;
 reason(exit, Reason, _Stack) -> Reason;
+%% The function has erased the state from the dictionary.
+reason(error, no_transaction, _Stack) -> no_transaction;
 reason(error, Error, Stack) -> {Error, Stack};
 reason(throw, Value, _Stack) -> {throw, Value}.
 
@@ -183,13 +183,17 @@ conflict(State) ->
     put(?STATE, State#state{notes = conflict}),
     throw({?MODULE, conflict}).
 
-%% @doc The state of the transaction that runs.
--spec state() -> #state{}.
-state() ->
+%% @doc The state of the transaction that runs, for a function of `cats_transaction'.
+-spec state({Function :: atom(), Arguments :: [term()]}) -> #state{}.
+state({Function, Arguments}) ->
     case present() of
-        #state{notes = conflict} = State -> conflict(State);
-        #state{} = State -> State;
-        none -> exit({aborted, no_transaction})
+        #state{notes = conflict} = State ->
+            conflict(State);
+        #state{} = State ->
+            State;
+        none ->
+            Info = cats_failure:info(none),
+            erlang:raise(error, no_transaction, cats_failure:stack(cats_transaction, Function, Arguments, Info))
     end.
 
 %% The same, or `none'. What the dictionary has may belong to a transaction that is over, or to another process, from

@@ -25,7 +25,7 @@
 %% == Functions ==
 %%
 %% The functions for the inside have the names, the arguments and the results of those of `cats'. So the body of a
-%% transaction is written as without one. Outside of a transaction they call `exit({aborted, no_transaction})'.
+%% transaction is written as without one. Outside of a transaction they fail with `no_transaction'.
 %%
 %% == Errors ==
 %%
@@ -113,21 +113,21 @@ is_option(_Option, _Value, _Good) -> false.
 
 %% @doc Ends the transaction: {@link run/1} returns `{aborted, Reason}'.
 %%
-%% Outside of a transaction this calls `exit({aborted, no_transaction})'.
+%% Outside of a transaction this fails with `no_transaction'.
 -spec abort(Reason :: term()) -> no_return().
 abort(Reason) ->
-    _ = cats_run:state(),
+    _ = cats_run:state({abort, [Reason]}),
     exit({aborted, Reason}).
 
 %% @doc As {@link cats:delete/2}.
 -spec delete(cats:table(), Key :: term()) -> true.
-delete(Table, Key) -> cats_view:write(Key, [], cats_view:use(Table, Key, cats_run:state(), delete)).
+delete(Table, Key) -> cats_view:write(Key, [], cats_view:use(Table, Key, delete)).
 
 %% @doc As {@link cats:delete_object/2}.
 -spec delete_object(cats:table(), Object :: tuple()) -> true.
 delete_object(Table, Object) ->
     Called = {delete_object, [Table, Object]},
-    Key = key(Object, cats_view:use(Table, Object, cats_run:state(), Called), Called),
+    Key = key(Object, cats_view:use(Table, Object, Called), Called),
     case found(Table, Key, Called) of
         {[Object], State} -> cats_view:write(Key, [], State);
         {_, State} -> cats_view:unwritten(true, State, Called)
@@ -145,7 +145,7 @@ first(Table) -> cats_view:step(Table, [], false, {first, [Table]}).
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldl(Function, Acc0, Table) ->
     Called = {foldl, [Function, Acc0, Table]},
-    fold(Function, Acc0, cats_view:whole(cats_view:use(Table, none, cats_run:state(), Called), Called)).
+    fold(Function, Acc0, cats_view:whole(cats_view:use(Table, none, Called), Called)).
 
 fold(Function, Acc, [Object | Objects]) -> fold(Function, Function(Object, Acc), Objects);
 fold(_Function, Acc, []) -> Acc.
@@ -153,7 +153,7 @@ fold(_Function, Acc, []) -> Acc.
 %% @doc As {@link cats:insert/2}: an object, or a list of objects.
 -spec insert(cats:table(), tuple() | [tuple()]) -> true.
 insert(Table, Objects) ->
-    case cats_view:use(Table, Objects, cats_run:state(), insert) of
+    case cats_view:use(Table, Objects, insert) of
         #state{tables = [#table{position = Position} | _]} = State when tuple_size(Objects) >= Position ->
             cats_view:write(element(Position, Objects), [Objects], State);
         State ->
@@ -177,7 +177,7 @@ insert_all(_Wrong, _State, Called) ->
 -spec insert_new(cats:table(), tuple() | [tuple()]) -> boolean().
 insert_new(Table, Objects) ->
     Called = {insert_new, [Table, Objects]},
-    State = cats_view:use(Table, Objects, cats_run:state(), Called),
+    State = cats_view:use(Table, Objects, Called),
     List = if
                is_tuple(Objects) -> [Objects];
                true -> Objects
@@ -207,7 +207,7 @@ last(Table) -> cats_view:step(Table, [], true, {last, [Table]}).
 
 %% @doc As {@link cats:lookup/2}.
 -spec lookup(cats:table(), Key :: term()) -> [Object :: tuple()].
-lookup(Table, Key) -> cats_view:read(Key, cats_view:use(Table, Key, cats_run:state(), lookup), lookup).
+lookup(Table, Key) -> cats_view:read(Key, cats_view:use(Table, Key, lookup), lookup).
 
 %% @doc As {@link cats:lookup_element/3}.
 -spec lookup_element(cats:table(), Key :: term(), Pos :: pos_integer()) -> Element :: term().
@@ -227,7 +227,7 @@ lookup_element(Table, Key, Pos, Default) ->
     end.
 
 elements(Table, Key, Pos, Called) ->
-    State = cats_view:use(Table, Key, cats_run:state(), Called),
+    State = cats_view:use(Table, Key, Called),
     is_integer(Pos) andalso Pos > 0 orelse cats_view:fail(none, Called),
     Objects = case Pos < ?NO_SMALL of
                   true -> cats_view:read(Key, State, Called);
@@ -242,7 +242,7 @@ elements(Table, Key, Pos, Called) ->
 -spec lookup_many(cats:table(), [Key :: term()]) -> [[Object :: tuple()]].
 lookup_many(Table, Keys) ->
     Called = {lookup_many, [Table, Keys]},
-    _ = cats_view:use(Table, Keys, cats_run:state(), Called),
+    _ = cats_view:use(Table, Keys, Called),
     lookup_many(Table, Keys, Called).
 
 lookup_many(Table, Keys, Called) when length(Keys) >= 0 -> [element(1, found(Table, Key, Called)) || Key <- Keys];
@@ -255,7 +255,7 @@ match_object(Table, Pattern) ->
 
 %% @doc As {@link cats:member/2}.
 -spec member(cats:table(), Key :: term()) -> boolean().
-member(Table, Key) -> cats_view:read(Key, cats_view:use(Table, Key, cats_run:state(), member), member) =/= [].
+member(Table, Key) -> cats_view:read(Key, cats_view:use(Table, Key, member), member) =/= [].
 
 %% @doc As {@link cats:next/2}, of an `ordered_set'. `Key' need not be in the table.
 -spec next(cats:table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
@@ -323,7 +323,7 @@ with_objects(MatchSpec) ->
 
 %% All that a match specification can select.
 candidates(Table, MatchSpec, Called) ->
-    State = cats_view:use(Table, MatchSpec, cats_run:state(), Called),
+    State = cats_view:use(Table, MatchSpec, Called),
     #state{tables = [#table{position = Position} | _]} = State,
     Key = case cats_nif:select_key(MatchSpec, Position) of
               ?FAILED(_, _) = Failure -> cats_view:handle(Failure, select_key, Called);
@@ -367,7 +367,7 @@ update_by(Table, Key, Fun, Default, Called) ->
         none -> false;
         {Found, Object, State} ->
             Result = Fun(Object),
-            NewState = cats_view:use(Table, Key, cats_run:state(), Called),
+            NewState = cats_view:use(Table, Key, Called),
             updated(Result, Found, key(Object, State, Called), NewState, Called)
     end.
 
@@ -438,13 +438,13 @@ change(Table, Key, Operations, Default, Operate, Called) ->
 
 %% The objects of a key, and a state whose first table is this one.
 found(Table, Key, Called) ->
-    Objects = cats_view:read(Key, cats_view:use(Table, Key, cats_run:state(), Called), Called),
+    Objects = cats_view:read(Key, cats_view:use(Table, Key, Called), Called),
     {Objects, cats_view:use(Table, Key, get(?STATE), Called)}.
 
 %% Whether the table has the object of a key, the object or else the default with this key, and the state. `none' if
 %% there is neither.
 found_or(Default, Table, Key, Called) ->
-    #state{tables = [#table{position = Position} | _]} = cats_view:use(Table, Key, cats_run:state(), Called),
+    #state{tables = [#table{position = Position} | _]} = cats_view:use(Table, Key, Called),
     case Default of
         [Tuple] when tuple_size(Tuple) >= Position -> ok;
         [] -> ok;

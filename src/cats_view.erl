@@ -6,7 +6,8 @@
 -include("cats_failure.hrl").
 -include("cats_transaction.hrl").
 
--export([use/4, read/3, step/4, whole/2, range/6, write/3, with_write/3, unwritten/3, handle/3, fail/2, fail/3]).
+-export([use/3, use/4, read/3, step/4, whole/2, range/6, write/3, with_write/3, unwritten/3, handle/3, fail/2,
+         fail/3]).
 
 -export_type([called/0]).
 
@@ -24,6 +25,10 @@
 %% key.
 
 %% @doc A state whose first table is this one. `Argument' is the second argument of the function that was called.
+-spec use(cats:table(), Argument :: term(), called()) -> #state{}.
+use(Table, Argument, Called) -> use(Table, Argument, cats_run:state(called(Called, Table, Argument)), Called).
+
+%% @doc The same, for a state of the transaction.
 -spec use(cats:table(), Argument :: term(), #state{}, called()) -> #state{}.
 use(Table, _Argument, #state{tables = [#table{name = Table} | _]} = State, _Called) ->
     State;
@@ -45,7 +50,7 @@ called(Function, Table, Argument) when is_atom(Function) -> {Function, [Table, A
 called(Called, _Table, _Argument) -> Called.
 
 ordered(Table, Called) ->
-    case use(Table, none, cats_run:state(), Called) of
+    case use(Table, none, Called) of
         #state{tables = [#table{type = ordered_set} | _]} = State -> State;
         _ -> no_transactions(Table, ?NO_ORDER)
     end.
@@ -143,8 +148,14 @@ unwritten(Result, #state{tables = [#table{name = Name, tid = Tid} | _]}, Called)
 
 %% @doc The next key of an `ordered_set' behind a place, from what is in the table and what the transaction has written.
 -spec step(cats:table(), [] | {Key :: term()}, Down :: boolean(), called()) -> (Key2 :: term()) | '$end_of_table'.
+step(Table, {'$end_of_table' = Key} = From, Down, Called) ->
+    %% As in `cats': nothing is behind the end, unless it is the key of an object.
+    read(Key, ordered(Table, Called), Called) =/= [] orelse fail(badkey, Called),
+    step_from(From, Down, ordered(Table, Called), Called);
 step(Table, From, Down, Called) ->
-    #state{tables = [#table{tid = Tid} | _], writes = Writes} = State = ordered(Table, Called),
+    step_from(From, Down, ordered(Table, Called), Called).
+
+step_from(From, Down, #state{tables = [#table{tid = Tid} | _], writes = Writes} = State, Called) ->
     step_on(From, Down, cats_writes:nearest(Tid, From, Down, Writes), State, Called).
 
 step_on(From, Down, Nearest, State, Called) ->

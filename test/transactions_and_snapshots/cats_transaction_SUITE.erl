@@ -5,7 +5,8 @@
 -include("cats_failure.hrl").
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([outcomes/1, nested/1, outside/1, refusals/1, options/1, own_writes/1, equal_keys/1, deletes_by_steps/1,
+-export([outcomes/1, nested/1, outside/1, refusals/1, options/1, behind_the_end/1, own_writes/1, equal_keys/1,
+         deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, both_ways/1, sequential_model/1, bank/1,
          counters/1, phantoms/1,
          skew/1, any_length/1,
@@ -22,7 +23,8 @@
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [outcomes, nested, outside, refusals, options, own_writes, equal_keys, deletes_by_steps, maps_in_keys,
+    [outcomes, nested, outside, refusals, options, behind_the_end, own_writes, equal_keys, deletes_by_steps,
+     maps_in_keys,
      atoms_in_keys, selections, large, both_ways, sequential_model,
      any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
@@ -75,7 +77,13 @@ nested(_Config) ->
 
 outside(_Config) ->
     Table = cats:new(table, [public]),
-    [?assertExit({aborted, no_transaction}, apply(cats_transaction, Function, Arguments))
+    [begin
+         {error, no_transaction, Stack} = caught(Function, Arguments),
+         Named = case Function of read -> lookup; _ -> Function end,
+         ?assertMatch([{cats_transaction, Named, Arguments, [{error_info, #{module := cats_failure}}]} | _], Stack),
+         ?assertMatch(#{general := <<"the process runs no transaction: call this in a function", _/binary>>},
+                      cats_failure:format_error(no_transaction, Stack))
+     end
      || {Function, Arguments} <- [{abort, [reason]}, {read, [Table, 1]}, {member, [Table, 1]}, {insert, [Table, {1}]},
                                   {delete, [Table, 1]}, {delete_object, [Table, {1}]}, {first, [Table]},
                                   {last, [Table]}, {next, [Table, 1]}, {prev, [Table, 1]},
@@ -85,6 +93,12 @@ outside(_Config) ->
                                   {insert_new, [Table, {1}]}, {update_counter, [Table, 1, 1]},
                                   {update_element, [Table, 1, {2, 1}]}, {select_delete, [Table, []]},
                                   {match_object, [Table, '_']}, {update, [Table, 1, fun(_) -> keep end]}]].
+
+caught(Function, Arguments) ->
+    try apply(cats_transaction, Function, Arguments)
+    catch
+        Class:Reason:Stack -> {Class, Reason, Stack}
+    end.
 
 refusals(_Config) ->
     Set = cats:new(set, [public]),
@@ -125,6 +139,29 @@ refusals(_Config) ->
 explanation({aborted, {badarg, [{cats, Function, _, _} | _] = Stack}}) ->
     [{Place, Remark}] = maps:to_list(cats_failure:format_error(badarg, Stack)),
     {Function, Place, unicode:characters_to_list(Remark)}.
+
+%% As outside of a transaction. Who takes the first key of an empty table takes nothing.
+behind_the_end(_Config) ->
+    [begin
+         Table = cats:new(table, [ordered_set]),
+         true = cats:insert(Table, [{Key} || Key <- Keys]),
+         Sorted = lists:sort(Keys),
+         Take = fun() -> [cats_transaction:take(Table, cats_transaction:first(Table)) || _ <- [more, yet | Keys]] end,
+         [begin
+              {aborted, {badarg, [{cats, Step, [Table, '$end_of_table'], _} | _]}} =
+                  cats_transaction:run(fun() -> cats_transaction:Step(Table, '$end_of_table') end),
+              %% Unless it is the key of an object.
+              {aborted, {stepped, Key}} =
+                  cats_transaction:run(fun() ->
+                                               true = cats_transaction:insert(Table, {'$end_of_table'}),
+                                               exit({stepped, cats_transaction:Step(Table, '$end_of_table')})
+                                       end),
+              ?assertEqual(hd(Neighbours ++ ['$end_of_table']), Key)
+          end || {Step, Neighbours} <- [{next, [Key || Key <- Sorted, Key > '$end_of_table']},
+                                        {prev, [Key || Key <- lists:reverse(Sorted), Key < '$end_of_table']}]],
+         ?assertEqual({atomic, [[{Key}] || Key <- Sorted] ++ [[], []]}, cats_transaction:run(Take)),
+         ?assertEqual([], cats:tab2list(Table))
+     end || Keys <- [[], [a], [b, 1, <<"x">>, {2}], lists:seq(1, 100)]].
 
 own_writes(_Config) ->
     Ordered = cats:new(ordered, [ordered_set, public]),
@@ -958,7 +995,7 @@ left_behind(_Config) ->
                         receive {'DOWN', Monitor, _, _, Outcome} -> Outcome end
                 end,
     [begin
-         ?assertEqual({{aborted, no_transaction}, {atomic, true}}, Hibernate(Run)),
+         ?assertEqual({no_transaction, {atomic, true}}, Hibernate(Run)),
          ?assert(Written(hibernated)),
          ?assertEqual({atomic, true}, Write(others)),
          cats:delete(Table, hibernated)
@@ -966,6 +1003,8 @@ left_behind(_Config) ->
                     fun(Body) -> cats_transaction:run(fun() -> cats_transaction:run(Body) end) end,
                     fun(Body) -> prefer(Body) end]],
     %% Without the state, nothing is written, and it is said.
+    ?assertEqual({aborted, no_transaction},
+                 cats_transaction:run(fun() -> erase(), cats_transaction:read(Table, lost) end)),
     ?assertEqual({aborted, no_transaction},
                  cats_transaction:run(fun() -> cats_transaction:insert(Table, {lost}), erase() end)),
     ?assertEqual({aborted, no_transaction},
@@ -984,7 +1023,7 @@ left_behind(_Config) ->
     {atomic, Dictionary} = cats_transaction:run(fun() -> get() end),
     Copy = fun(N) ->
                    [put(Key, Value) || {Key, Value} <- Dictionary],
-                   ?assertExit({aborted, no_transaction}, cats_transaction:insert(Table, {N})),
+                   ?assertError(no_transaction, cats_transaction:insert(Table, {N})),
                    [put(Key, Value) || {Key, Value} <- Dictionary],
                    Write(N)
            end,
@@ -995,7 +1034,7 @@ left_behind(_Config) ->
 %% @private
 woken(Write) ->
     receive wake -> ok end,
-    Outside = try cats_transaction:insert(table, {lost}) catch exit:Reason -> Reason end,
+    Outside = try cats_transaction:insert(table, {lost}) catch error:Reason -> Reason end,
     exit({Outside, Write(hibernated)}).
 
 %% The keeper finds that the function of its transaction is gone, though its process lives and makes no transactions.

@@ -12,7 +12,8 @@
          skew/1, any_length/1,
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
          writes_after_leaving/1, fetches_outside/1,
-         preferred_dies/1, keeper_dies/1, preferred_goes_on/1, kills/1, left_behind/1, swallowed_conflict/1,
+         preferred_dies/1, keeper_dies/1, preferred_goes_on/1, nothing_to_write/1, kills/1, left_behind/1,
+         swallowed_conflict/1,
          no_room_for_a_keeper/1, limits/1]).
 -export([prefer_without_room/0]).
 -export([woken/1, writes/2]).
@@ -28,7 +29,8 @@ all() ->
      atoms_in_keys, selections, large, both_ways, sequential_model,
      any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
-     keeper_dies, preferred_goes_on, kills, left_behind, swallowed_conflict, no_room_for_a_keeper, limits].
+     keeper_dies, preferred_goes_on, nothing_to_write, kills, left_behind, swallowed_conflict,
+     no_room_for_a_keeper, limits].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -784,6 +786,25 @@ waits(Pid) ->
     cats_test_lib:eventually(fun() -> process_info(Pid, status) =:= {status, waiting} end),
     {reductions, Reductions} = process_info(Pid, reductions),
     Reductions.
+
+%% Functions that find nothing to write do so in the only transaction that may commit, too.
+nothing_to_write(_Config) ->
+    Keep = fun(_) -> keep end,
+    [begin
+         Table = cats:new(table, [Type, public]),
+         true = cats:insert(Table, {5, x}),
+         Call = fun() -> apply(cats_transaction, Function, [Table | Arguments]) end,
+         {atomic, Result} = cats_transaction:run(Call),
+         ?assertEqual({atomic, Result}, prefer(Call)),
+         ?assertEqual([{5, x}], cats:tab2list(Table))
+     end || Type <- [set, ordered_set],
+            {Function, Arguments} <- [{take, [8]}, {delete, [8]}, {delete_object, [{8, x}]}, {delete_object, [{5, y}]},
+                                      {update, [8, Keep]}, {update, [5, Keep]},
+                                      {update, [8, fun(_) -> delete end, {8, x}]}, {update_element, [8, {2, x}]},
+                                      {update_element, [5, []]}, {update_counter, [5, []]}, {insert, [[]]},
+                                      {insert_new, [[]]}, {insert_new, [{5, y}]}, {insert_new, [[{5, y}, {8, y}]]},
+                                      {select_delete, [[]]}, {select_delete, [[{{8, '_'}, [], [true]}]]},
+                                      {select_delete, [[{'_', [], [false]}]]}]].
 
 %% The process of the only transaction that may commit is killed. Who waits for it sleeps, and is told.
 preferred_dies(_Config) ->

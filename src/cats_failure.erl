@@ -167,7 +167,7 @@ limit_remark(starved) ->
             " create the table with a larger limit"};
 limit_remark(too_large) ->
     {table, "the call inserts more at once than the table's limit~ts allows: insert smaller objects or shorter lists,"
-            " or create the table with a larger limit"};
+            " copy parts of larger binaries by binary:copy/1, or create the table with a larger limit"};
 limit_remark(too_many_tables) ->
     {general, <<"a transaction writes at most 32 tables: write to the others in another transaction, or keep what"
                 " belongs together in one table">>};

@@ -248,7 +248,8 @@ limits(Config) ->
                     " with a larger limit or another option evict">>},
     TooLarge = fun(Limit) ->
                        #{1 => <<"the call inserts more at once than the table's limit (", Limit/binary, ") allows:"
-                                " insert smaller objects or shorter lists, or create the table with a larger limit">>}
+                                " insert smaller objects or shorter lists, copy parts of larger binaries by"
+                                " binary:copy/1, or create the table with a larger limit">>}
                end,
     Calls = [{Objects, full, Full, insert, [{c, 1}]}, {Objects, full, Full, insert, [[{c, 1}]]},
              {Objects, full, Full, insert_new, [{c, 1}]}, {Objects, full, Full, insert_many, [[{c, 1}]]},

@@ -142,8 +142,6 @@ with_write(Key, Objects, State) ->
 -spec unwritten(Result, #state{}, called()) -> Result.
 unwritten(Result, #state{tables = [#table{name = Name, tid = Tid} | _]}, Called) ->
     case cats_nif:transaction_table(Tid, write) of
-        %% The transaction is the one that alone may commit. The table was asked in the runs before.
-        ?FAILED(inside_transaction, _) -> Result;
         ?FAILED(_, _) = Failure -> handle(Failure, transaction_table, called(Called, Name, none));
         _ -> Result
     end.

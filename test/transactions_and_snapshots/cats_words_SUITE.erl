@@ -3,11 +3,11 @@
 -include_lib("stdlib/include/assert.hrl").
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([exports/1, like_cats/1, rights/1, preferred/1, whole_sets/1, sums/1, expiring_sets/1, pages/1]).
+-export([exports/1, like_cats/1, rights/1, whole_sets/1, sums/1, expiring_sets/1, pages/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [exports, like_cats, rights, preferred, whole_sets, sums, expiring_sets, pages].
+all() -> [exports, like_cats, rights, whole_sets, sums, expiring_sets, pages].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -74,26 +74,6 @@ rights(_Config) ->
      || {Function, Arguments} <- [{insert, [{1, 2}]}, {take, [1]}, {update_counter, [1, 1]}, {update, [1, Delete]},
                                   {delete, [1]}]],
     cats_test_lib:stop(Owner, normal).
-
-%% Also the transaction that alone may commit may use functions that then have nothing to write.
-preferred(_Config) ->
-    [begin
-         Table = cats:new(table, [Type, public]),
-         true = cats:insert(Table, {1, 1}),
-         Runs = counters:new(1, []),
-         Conflict = fun() -> cats:update_counter(Table, 1, 1) end,
-         Body = fun() ->
-                        [{1, _}] = cats_transaction:lookup(Table, 1),
-                        counters:add(Runs, 1, 1),
-                        counters:get(Runs, 1) =< 11 andalso cats_test_lib:in_process(Conflict),
-                        {cats_transaction:take(Table, 2), cats_transaction:insert_new(Table, {1, 2}),
-                         cats_transaction:update(Table, 1, fun(_) -> keep end),
-                         cats_transaction:select_delete(Table, []), cats_transaction:update_element(Table, 2, {2, 2}),
-                         cats_transaction:delete_object(Table, {1, none}), cats_transaction:insert(Table, {3, 3})}
-                end,
-         ?assertEqual({atomic, {[], false, keep, 0, false, true, true}}, cats_transaction:run(Body)),
-         ?assertEqual(12, counters:get(Runs, 1))
-     end || Type <- [set, ordered_set]].
 
 %% Names the first call with another outcome.
 same([Outcome | Expected], [Outcome | Outcomes], [_ | Calls], Case) -> same(Expected, Outcomes, Calls, Case);

@@ -226,11 +226,11 @@ mod tests {
             for other in 0..100_u32 {
                 let mut queues = Queues::new(*policy);
                 (0..100).for_each(|item| _ = queues.admit(item));
-                let mut visit = |item: &u32, _: Rule| match *item == other {
+                let visit = |item: &u32, _: Rule| match *item == other {
                     true => Met::Evicted,
                     false => Met::Spared,
                 };
-                let steps = (1..).find(|_| queues.step(&mut visit) == Some(Met::Evicted));
+                let steps = (1..).find(|_| queues.step(visit) == Some(Met::Evicted));
                 assert!(steps.is_some_and(|steps| steps <= 200), "{policy:?}: {steps:?}");
             }
         }

@@ -53,7 +53,7 @@ test-native: deps-test ## the tests of the Rust crates; builds the library that 
 
 test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/loom sh -c '\
-	    cargo test --locked --profile models -p cats-sync --test models --test instant_model && \
+	    cargo test --locked --profile models -p cats-sync --test models --test instant_model --test resize_model && \
 	    cargo test --locked --profile models -p cats-papers --test lock_models --test linear_hash_model \
 	        --test hazard_model --test skip_list_model'
 

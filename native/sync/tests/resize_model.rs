@@ -1,6 +1,6 @@
 //! A model of how the hash engine splits and merges buckets concurrently with readers and writers (see the engine's
 //! `hash` module). It is small enough for all interleavings: two keys, of which key 2 moves between the buckets 0 and
-//! 1. Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test resize_model`.
+//! 1. Run by `make test-models`.
 #![cfg(loom)]
 
 use cats_sync::facade::{yield_now, AtomicU64, AtomicUsize, Ordering};

@@ -192,6 +192,20 @@ not_evicted(_Config) ->
      end || Type <- types(), Policy <- cats_test_lib:policies(), _ <- lists:seq(1, 10),
             {Deletes, Inserts, Replaces} <- [{3, 3, 0}, {3, 1, 0}, {3, 6, 0}, {2, 5, 3}, {5, 0, 5}, {0, 4, 3},
                                              {0, 1, 9}, {9, 10, 0}]],
+    %% A list of which one key is taken adds nothing.
+    [begin
+         Table = cats:new(t, [Type, public, {limit, {Unit, Limit}}, {evict, Policy}]),
+         Fill = fun Fill(N) when N < Limit -> cats:insert(Table, {N, binary:copy(<<"x">>, 100)}), Fill(N + 10);
+                    Fill(_) -> ok
+                end,
+         try Fill(0) catch error:system_limit -> ok end,
+         Objects = lists:sort(cats:tab2list(Table)),
+         {Taken, _} = cats_test_lib:one_of(Objects),
+         New = [{{new, N}, x} || N <- lists:seq(1, 5)],
+         [?assertEqual({false, Objects}, {cats:insert_new(Table, List), lists:sort(cats:tab2list(Table))})
+          || List <- [New ++ [{Taken, y}], [{Taken, y} | New], [{Taken, y}, {Taken, z}]]]
+     end || Type <- types(), Policy <- [none | cats_test_lib:policies()],
+            {Unit, Limit} <- [{objects, 100}, {bytes, 30000}]],
     %% An object that grows is not evicted for itself.
     [begin
          Table = cats:new(t, [Type, public, {limit, {bytes, 60000}}, {evict, Policy}, {notify, self()}]),

@@ -399,7 +399,10 @@ impl Handle<'_> {
         }
         let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
-        let planned = |i: usize| Planned::Put(incoming[i].body());
+        let planned = |i: usize| match new {
+            true => Planned::PutNew(incoming[i].body()),
+            false => Planned::Put(incoming[i].body()),
+        };
         let result = store.update_many(self.guard, &probes, NOBODY, planned, |places| {
             self.still_named()?;
             if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {

@@ -1,7 +1,7 @@
 //! Contents of tables with a limit: what their objects cost, and the items by which those to evict are found. The items are made as those
 //! of the timer wheel: see [`leased`](super::leased).
 
-use super::leased::{is_expired, lease, place_item, KeyItem};
+use super::leased::{deadline, is_expired, lease, place_item, KeyItem};
 use super::{DefaultEngine, Store};
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::allowance::{about_objects, Allowance, Limited};
@@ -70,8 +70,18 @@ fn hash_of_key(probe: &Probe<'_>) -> u32 {
 pub enum Planned {
     /// Puts the object with this body.
     Put(u64),
+    /// The same. If the key of one such object has an object that lives, the call does nothing in any place.
+    PutNew(u64),
     /// Removes the object that is there.
     Remove,
+}
+
+impl Planned {
+    /// Whether the call does nothing because of what this place has. The place is locked, or was read under the caller's guard.
+    pub fn is_refused(self, old: Option<Entry>, now: u64) -> bool {
+        // SAFETY: the object lives while the place is locked, or under the guard.
+        matches!(self, Self::PutNew(_)) && old.is_some_and(|old| unsafe { deadline(old) } > now)
+    }
 }
 
 /// Why a purse was not filled.
@@ -237,7 +247,7 @@ impl Limits {
     /// What must be paid before this is done where `old` is. The place is locked, or was read under the caller's guard.
     pub fn price_of(&self, planned: Planned, old: Option<Entry>) -> i64 {
         match planned {
-            Planned::Put(body) => self.price_of_one(body, old),
+            Planned::Put(body) | Planned::PutNew(body) => self.price_of_one(body, old),
             // SAFETY: the object lives while the place is locked, or under the guard.
             Planned::Remove => -old.map_or(0, |old| unsafe { self.cost(old.body) }),
         }

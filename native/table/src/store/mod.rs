@@ -1180,7 +1180,10 @@ impl Store {
         }
         loop {
             let done = self.update_many_as_it_is(guard, probes, author, |places| {
-                if let Some(paying) = &mut paying {
+                // As in `update_leased`.
+                let now = clock::now();
+                let is_refused = || (0..probes.len()).any(|i| planned(i).is_refused(places.get(i), now));
+                if let Some(paying) = paying.as_mut().filter(|_| !is_refused()) {
                     let lasts = |i: &usize| lasting.as_ref().is_none_or(|lasting: &Vec<bool>| lasting[*i]);
                     let price = |old: &dyn Fn(usize) -> Option<Entry>| -> i64 {
                         let lasting = (0..probes.len()).filter(lasts);
@@ -1202,8 +1205,7 @@ impl Store {
                     places,
                     leases,
                     store,
-                    // As in `update_leased`.
-                    now: clock::now(),
+                    now,
                     paying: paying.as_mut(),
                     gone: Vec::new(),
                 };
@@ -1251,6 +1253,9 @@ impl Store {
         let mut prices = (0, 0);
         for i in (0..probes.len()).filter(|i| lasting[*i]) {
             let old = self.read_as_it_is(guard, probes[i], |entry| entry)?;
+            if planned(i).is_refused(old, clock::now()) {
+                return Ok(());
+            }
             prices.0 += limits.price_of(planned(i), old);
             prices.1 += whole(i);
         }

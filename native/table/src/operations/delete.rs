@@ -2,9 +2,9 @@
 
 use crate::engines::Kind;
 use crate::failure::Failure;
-use crate::object::group::{retire_replaced, Group, KeyPlace, GROUP_LIMIT};
+use crate::object::group::{extent, retire_replaced, Group, KeyPlace, GROUP_LIMIT};
 use crate::object::schema::{identical, Probe};
-use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
+use crate::object::{is_group, words_to_read, Object, ObjectRef};
 use crate::operations::insert::Incoming;
 use crate::operations::lookup::Objects;
 use crate::registry::{wake, Host};
@@ -227,15 +227,8 @@ impl<'g> Handle<'g> {
     #[inline]
     pub(crate) fn uncount(self, store: &Store, entry: Entry) {
         // SAFETY: the place is locked, so its objects live.
-        unsafe {
-            let (objects, bytes) = if is_group(entry.body) {
-                let group = Group::from_body(entry.body);
-                (group.count(), group.bytes())
-            } else {
-                (1, body_bytes(entry.body))
-            };
-            store.count(-(objects as i64), -(bytes as i64));
-        }
+        let (objects, bytes) = unsafe { extent(entry.body) };
+        store.count(-(objects as i64), -(bytes as i64));
     }
 
     /// `delete_all_objects/1`: one exchange of the contents. An operation that began before takes effect before.

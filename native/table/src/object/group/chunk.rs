@@ -443,6 +443,11 @@ fn nonzero(word: u64) -> u8 {
     ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
+/// The number of bytes, counted from the first, that have everything in signatures. `all` has the bits of all of them.
+pub fn planes_of(all: u64) -> usize {
+    above(nonzero(all).into())
+}
+
 /// The size in bytes of a chunk of this capacity that keeps this number of bytes of each signature.
 const fn bytes(capacity: usize, kept: usize) -> usize {
     let signatures = if capacity == FULL { kept * PLANE } else { 8 * capacity };

@@ -13,6 +13,7 @@
 
 mod chunk;
 mod index;
+mod room;
 mod signature;
 #[cfg(test)]
 mod tests;
@@ -35,6 +36,7 @@ use smallvec::SmallVec;
 use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 
+pub use room::Room;
 pub use signature::Filter;
 
 /// Up to this number of objects, a search looks at all signatures and uses no index.
@@ -103,7 +105,7 @@ impl Group {
     pub unsafe fn of_two(key: KeyPlace, first: u64, second: u64, more: usize) -> Option<u64> {
         // A full chunk keeps only the planes that the objects before it needed.
         let chunk = Chunk::new((2 + more).min(FULL / 2), PLANES)?;
-        let mut bytes = size_of::<Group>() + chunk.bytes();
+        let mut bytes = 0;
         for body in [first, second] {
             // SAFETY: as the caller promises.
             unsafe {
@@ -111,24 +113,33 @@ impl Group {
                 bytes += body_bytes(body);
             }
         }
+        Self::of_chunk(chunk, 2, bytes).map(Self::into_body)
+    }
+
+    /// A group with this chunk, which has so many objects of so many bytes. When memory is exhausted, frees the chunk.
+    #[inline]
+    fn of_chunk(chunk: Chunk, count: usize, bytes: usize) -> Option<Own<Group>> {
         let group = Own::new(Group {
             head: AtomicPtr::new(chunk.address()),
-            count: AtomicUsize::new(2),
+            count: AtomicUsize::new(count),
             writer: UnsafeCell::new(Writer {
                 last: chunk,
-                bytes,
+                bytes: size_of::<Group>() + chunk.bytes() + bytes,
                 index: None,
                 end: chunk,
             }),
         });
-        match group {
-            Some(group) => Some(group.into_raw() as u64 | GROUP),
-            None => {
-                // SAFETY: nobody else knows the chunk.
-                unsafe { chunk.free() };
-                None
-            }
+        if group.is_none() {
+            // SAFETY: nobody else knows the chunk.
+            unsafe { chunk.free() };
         }
+        group
+    }
+
+    /// The body of an entry that has the group.
+    #[inline]
+    fn into_body(group: Own<Group>) -> u64 {
+        group.into_raw() as u64 | GROUP
     }
 
     /// # Safety
@@ -272,12 +283,38 @@ impl Group {
     /// The caller holds the lock of the place. The object has the group's key.
     pub unsafe fn insert(&self, guard: &Guard, key: KeyPlace, body: u64) -> bool {
         // SAFETY: as the caller promises.
+        unsafe { self.insert_in(guard, key, body, Chunk::new) }
+    }
+
+    /// [`insert`](Self::insert) of an object for which there is [room](Room). Does not fail.
+    ///
+    /// # Safety
+    /// As for [`insert`](Self::insert).
+    pub unsafe fn insert_into_room(&self, guard: &Guard, key: KeyPlace, body: u64, room: &mut Room) {
+        // SAFETY: as the caller promises.
+        let inserted = unsafe { self.insert_in(guard, key, body, |_, _| room.take_chunk()) };
+        assert!(inserted, "room for the object");
+    }
+
+    /// [`insert`](Self::insert) with memory from `make`, which is called as [`Chunk::new`].
+    ///
+    /// # Safety
+    /// As for [`insert`](Self::insert).
+    #[inline(always)]
+    unsafe fn insert_in(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        body: u64,
+        make: impl FnOnce(usize, usize) -> Option<Chunk>,
+    ) -> bool {
+        // SAFETY: as the caller promises.
         unsafe {
             let last = self.writer().last;
             let last = if last.make_room(1, |_, _, _| ()) {
                 last
             } else {
-                match self.extend(guard, last) {
+                match self.extend(guard, last, make) {
                     Some(chunk) => chunk,
                     None => return false,
                 }
@@ -300,8 +337,14 @@ impl Group {
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn extend(&self, guard: &Guard, last: Chunk) -> Option<Chunk> {
-        let more = Chunk::new((last.capacity() + 1).min(FULL), last.needed())?;
+    #[inline]
+    unsafe fn extend(
+        &self,
+        guard: &Guard,
+        last: Chunk,
+        make: impl FnOnce(usize, usize) -> Option<Chunk>,
+    ) -> Option<Chunk> {
+        let more = make((last.capacity() + 1).min(FULL), last.needed())?;
         // SAFETY: as the caller promises.
         let writer = unsafe { self.writer() };
         writer.bytes += more.bytes();
@@ -449,7 +492,7 @@ impl Group {
         // SAFETY: the caller is the only writer. Objects in the group live.
         unsafe {
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
-            if self.count() > limit && self.may_equal(hash(&object, key), object, key, limit) > limit {
+            if self.may_equal_more(key, object, limit) {
                 return None;
             }
             self.extend_index(key);
@@ -483,6 +526,16 @@ impl Group {
             }
             Some(removed)
         }
+    }
+
+    /// Whether more than `limit` objects may be equal to this one.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place. Objects in the group live.
+    #[inline]
+    pub unsafe fn may_equal_more(&self, key: KeyPlace, object: ObjectRef<'_>, limit: usize) -> bool {
+        // SAFETY: as the caller promises.
+        self.count() > limit && unsafe { self.may_equal(hash(&object, key), object, key, limit) } > limit
     }
 
     /// An upper bound of the number of objects that equal this one, whose hash is `hash`. If there may be more than `limit`, the result is
@@ -866,6 +919,23 @@ pub const GROUP_LIMIT: usize = 1000;
 /// Groups of up to this size are freed by the thread that reclaims them, and larger ones by the reaper. A thread frees hundreds of retired
 /// objects in one go, so each must be small.
 const FREE_AT_ONCE: usize = 64;
+
+/// How many objects an entry's body stands for, and their size in bytes.
+///
+/// # Safety
+/// The caller holds the lock of the place.
+#[inline]
+pub unsafe fn extent(body: u64) -> (usize, usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if is_group(body) {
+            let group = Group::from_body(body);
+            (group.count(), group.bytes())
+        } else {
+            (1, body_bytes(body))
+        }
+    }
+}
 
 /// Frees the object or group to which an entry's body refers, as soon as no reader can see it.
 ///

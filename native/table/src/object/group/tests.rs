@@ -230,6 +230,73 @@ impl Both {
     }
 }
 
+/// Objects are removed, so that chunks are joined, and then others inserted into the room that was provided before.
+#[test]
+fn room_is_enough() {
+    for seed in 0..210 {
+        let mut both = both(seed);
+        let guard = pin();
+        for _ in 0..[0, 5, 28, 58, 59, 118, 400][seed as usize % 7] {
+            let object = (both.random(10), both.random(10));
+            both.insert(&guard, object);
+        }
+        if seed % 3 == 0 && both.objects.len() > SMALL {
+            both.index_all();
+        }
+        for _ in 0..4 {
+            let removals = both.random(9);
+            let added = both.random(200);
+            let mut room = unsafe { Room::within(both.group(), added as usize, removals > 0) }.unwrap();
+            for _ in 0..removals {
+                let b = both.random(10);
+                both.remove_each(&guard, b, 10);
+            }
+            for _ in 0..added {
+                let (a, b) = (both.random(10), both.random(10));
+                both.objects.push((a, b));
+                unsafe { both.group().insert_into_room(&guard, KEY, body(a, b), &mut room) }
+            }
+            if both.objects.is_empty() {
+                return;
+            }
+            both.check();
+            // What is not needed if none is removed is not provided.
+            assert!(removals > 0 || room.take_chunk().is_none());
+        }
+        both.check_end();
+    }
+}
+
+#[test]
+fn a_new_group_has_room_for_its_objects() {
+    for (count, wide) in [2, 3, 6, 7, 14, 15, 30, 31, 60, 61, 120, 121, 1000]
+        .into_iter()
+        .flat_map(|n| [(n, 0), (n, WIDE)])
+    {
+        let guard = pin();
+        let objects: Vec<(u64, u64)> = (0..count).map(|n| (n + wide, n % 7)).collect();
+        let bodies: Vec<u64> = objects.iter().map(|(a, b)| body(*a, *b)).collect();
+        let mut room = unsafe { Room::for_new(KEY, bodies.iter().copied()) }.unwrap();
+        let group = room.take_group().unwrap();
+        for body in bodies {
+            unsafe { Group::from_body(group).insert_into_room(&guard, KEY, body, &mut room) }
+        }
+        assert!(room.take_chunk().is_none() && room.take_group().is_none());
+        let both = Both {
+            group: Some(unsafe { Own::from_raw((group & !3) as *mut Group) }),
+            objects,
+            state: 0,
+        };
+        both.check();
+        let kept: Vec<_> = both.group().chunks().map(Chunk::kept).collect();
+        assert!(
+            count <= 30 || kept.iter().all(|kept| *kept == if wide == 0 { 3 } else { 6 }),
+            "{kept:?}"
+        );
+        both.check_end();
+    }
+}
+
 #[test]
 fn many_equal_objects_are_removed_at_once() {
     let mut both = both(1);

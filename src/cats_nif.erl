@@ -630,9 +630,9 @@ transaction_read(_Notes, _Table, _Key) -> not_loaded().
           outcome([tuple()] | {logged, [tuple()]} | conflict).
 transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> not_loaded().
 
-%% Gives each of the keys these objects, in one step, if all that was read holds. Returns whether it did. If the
+%% Carries out these writes, in one step, if all that was read holds. Returns whether it did. If the
 %% transaction of another keeper alone may commit, returns that one.
--spec transaction_commit(reads(), [cats_writes:write()], Keeper :: pid() | none) ->
+-spec transaction_commit(reads(), [cats_writes:committed()], Keeper :: pid() | none) ->
           outcome(boolean() | {preferred, pid()}).
 transaction_commit(_Notes, _Writes, _Keeper) -> not_loaded().
 

@@ -164,7 +164,7 @@ refused(Error, {Limit, Tid}, Changes, State) ->
 refused(Error, Cause, [Change | _], State) ->
     refuse(Error, Cause, Change, State).
 
--spec refuse(Error :: term(), Cause :: term(), cats_writes:write(), #state{}) -> no_return().
+-spec refuse(Error :: term(), Cause :: term(), cats_writes:committed(), #state{}) -> no_return().
 refuse(Error, Cause, Change, State) ->
     {Function, Arguments} = call_of(Change, State),
     cats_failure:fail(Error, Cause, Function, Arguments).
@@ -174,7 +174,9 @@ call_of({Tid, Key, Objects}, #state{tables = Tables}) ->
     #table{name = Name} = lists:keyfind(Tid, #table.tid, Tables),
     case Objects of
         [Object] -> {insert, [Name, Object]};
-        [] -> {delete, [Name, Key]}
+        {_, _, [Object | _]} -> {insert, [Name, Object]};
+        {false, [Object | _], []} -> {delete_object, [Name, Object]};
+        _ -> {delete, [Name, Key]}
     end.
 
 %% @doc The body of the transaction cannot go on. A body that catches this does not get any further.

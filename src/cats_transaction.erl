@@ -10,8 +10,8 @@
 %% processes. It should write by this module only: what functions of `cats' write cannot be taken back. It never sees
 %% two states at once, so its own checks hold in every run.
 %%
-%% The tables must be of type `set' with the engine `hash', or of type `ordered_set' with the engine `ca'. These are
-%% the defaults. A name stands for the table that had it when the transaction first used it.
+%% The tables must be of type `set', `bag' or `duplicate_bag' with the engine `hash', or of type `ordered_set' with the
+%% engine `ca'. These are the defaults. A name stands for the table that had it when the transaction first used it.
 %%
 %% If the process is killed, the transaction has written all or nothing.
 %%
@@ -20,7 +20,8 @@
 %% A read of `N' reads costs `O(log N)' more than {@link cats:lookup/2}. The first ones compare all that was read
 %% before, up to some 24 objects. After that the transaction is a long one. Until it ends, all writers of its tables log
 %% the keys that they write. Each read looks at what was logged since the last one. Writes are kept until the end, where
-%% each costs what {@link cats:insert/2} costs. A step or a range passes over `N' own writes in `O(log N)'.
+%% each costs what {@link cats:insert/2} costs. In a bag, {@link insert/2}, {@link delete/2} and {@link delete_object/2}
+%% read nothing, and others read all objects of the key. A step or a range passes over `N' own writes in `O(log N)'.
 %%
 %% == Functions ==
 %%
@@ -127,10 +128,12 @@ delete(Table, Key) -> cats_view:write(Key, [], cats_view:use(Table, Key, delete)
 -spec delete_object(cats:table(), Object :: tuple()) -> true.
 delete_object(Table, Object) ->
     Called = {delete_object, [Table, Object]},
-    Key = key(Object, cats_view:use(Table, Object, Called), Called),
-    case found(Table, Key, Called) of
-        {[Object], State} -> cats_view:write(Key, [], State);
-        {_, State} -> cats_view:unwritten(true, State, Called)
+    State = cats_view:use(Table, Object, Called),
+    Key = key(Object, State, Called),
+    case cats_view:is_bag(State) orelse found(Table, Key, Called) of
+        true -> put(?STATE, cats_view:with_removal(Key, Object, State)), true;
+        {[Object], Found} -> cats_view:write(Key, [], Found);
+        {_, Found} -> cats_view:unwritten(true, Found, Called)
     end.
 
 %% @doc As {@link cats:first/1}, of an `ordered_set'.
@@ -214,16 +217,16 @@ lookup(Table, Key) -> cats_view:read(Key, cats_view:use(Table, Key, lookup), loo
 lookup_element(Table, Key, Pos) ->
     Called = {lookup_element, [Table, Key, Pos]},
     case elements(Table, Key, Pos, Called) of
-        [Element] -> Element;
-        [] -> cats_view:fail(badkey, Called)
+        {found, Element} -> Element;
+        none -> cats_view:fail(badkey, Called)
     end.
 
 %% @doc As {@link cats:lookup_element/4}.
 -spec lookup_element(cats:table(), Key :: term(), Pos :: pos_integer(), Default :: term()) -> term().
 lookup_element(Table, Key, Pos, Default) ->
     case elements(Table, Key, Pos, {lookup_element, [Table, Key, Pos, Default]}) of
-        [Element] -> Element;
-        [] -> Default
+        {found, Element} -> Element;
+        none -> Default
     end.
 
 elements(Table, Key, Pos, Called) ->
@@ -233,10 +236,15 @@ elements(Table, Key, Pos, Called) ->
                   true -> cats_view:read(Key, State, Called);
                   false -> cats_view:fail(position, Called)
               end,
-    [if
-         Pos =< tuple_size(Object) -> element(Pos, Object);
-         true -> cats_view:fail(position, Called)
-     end || Object <- Objects].
+    Elements = [if
+                    Pos =< tuple_size(Object) -> element(Pos, Object);
+                    true -> cats_view:fail(position, Called)
+                end || Object <- Objects],
+    case {Elements, cats_view:is_bag(State)} of
+        {[], _} -> none;
+        {_, true} -> {found, Elements};
+        {[Element], false} -> {found, Element}
+    end.
 
 %% @doc As {@link cats:lookup_many/2}.
 -spec lookup_many(cats:table(), [Key :: term()]) -> [[Object :: tuple()]].
@@ -302,7 +310,7 @@ select_delete(Table, MatchSpec) ->
     Objects = candidates(Table, MatchSpec, Called),
     Selected = [Object || {true, Object} <- select_terms(Objects, with_objects(MatchSpec), [], Called)],
     State = cats_view:use(Table, none, get(?STATE), Called),
-    Delete = fun(Object, Written) -> cats_view:with_write(key(Object, Written, Called), [], Written) end,
+    Delete = fun(Object, Written) -> cats_view:with_removal(key(Object, Written, Called), Object, Written) end,
     put(?STATE, lists:foldl(Delete, State, Selected)),
     case length(Selected) of
         0 -> cats_view:unwritten(0, State, Called);
@@ -441,15 +449,20 @@ found(Table, Key, Called) ->
     Objects = cats_view:read(Key, cats_view:use(Table, Key, Called), Called),
     {Objects, cats_view:use(Table, Key, get(?STATE), Called)}.
 
+%% The cause of the error that bags have no such function. `ets' does not tell it for all.
+bag_cause({update_element, _}) -> none;
+bag_cause(_Called) -> table_type.
+
 %% Whether the table has the object of a key, the object or else the default with this key, and the state. `none' if
 %% there is neither.
 found_or(Default, Table, Key, Called) ->
-    #state{tables = [#table{position = Position} | _]} = cats_view:use(Table, Key, Called),
+    #state{tables = [#table{position = Position} | _]} = Used = cats_view:use(Table, Key, Called),
     case Default of
         [Tuple] when tuple_size(Tuple) >= Position -> ok;
         [] -> ok;
         [_Wrong] -> cats_view:fail(default, Called)
     end,
+    cats_view:is_bag(Used) andalso cats_view:fail(bag_cause(Called), Called),
     {Objects, State} = found(Table, Key, Called),
     case {Objects, Default} of
         {[Object], _} -> {true, Object, State};

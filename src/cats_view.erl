@@ -6,8 +6,8 @@
 -include("cats_failure.hrl").
 -include("cats_transaction.hrl").
 
--export([use/3, use/4, read/3, step/4, whole/2, range/6, write/3, with_write/3, unwritten/3, handle/3, fail/2,
-         fail/3]).
+-export([use/3, use/4, is_bag/1, read/3, step/4, whole/2, range/6, write/3, with_write/3, with_removal/3, unwritten/3,
+         handle/3, fail/2, fail/3]).
 
 -export_type([called/0]).
 
@@ -16,8 +16,8 @@
 
 %% What a table cannot do in a transaction.
 -define(NO_TRANSACTIONS,
-        <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca, not for "
-          "snapshots">>).
+        <<"transactions are for tables of the types set, bag and duplicate_bag with engine hash, and of type "
+          "ordered_set with engine ca, not for snapshots">>).
 -define(NO_ORDER, <<"not an ordered_set: in a transaction only those have a first key, a next one, and ranges">>).
 
 -type called() :: {Function :: atom(), Arguments :: [term()]} | Function :: atom().
@@ -61,21 +61,25 @@ no_transactions(Table, Text) -> exit({aborted, {no_transactions, Table, Text}}).
 
 %% @doc The objects of a key of the first table.
 -spec read(Key :: term(), #state{}, called()) -> [Object :: tuple()].
-read(Key, #state{tables = [#table{tid = Tid, type = Type} | _], notes = Notes, writes = Writes} = State, Called) ->
+read(Key, #state{tables = [#table{tid = Tid, type = Type} | _], writes = Writes} = State, Called) ->
     case cats_writes:find(Tid, Type, Key, Writes) of
-        none ->
-            case known(Tid, Type, Key, Notes) of
-                none -> read_first(Tid, Key, State, Called);
-                Noted -> Noted
-            end;
-        Objects ->
-            Objects
+        none -> read_stored(Key, State, Called);
+        {true, _} = Change -> cats_writes:changed(Type, Change, []);
+        {false, _} = Change -> cats_writes:changed(Type, Change, read_stored(Key, State, Called));
+        Objects -> Objects
+    end.
+
+%% The objects of a key in the table. They are read once.
+read_stored(Key, #state{tables = [#table{tid = Tid, type = Type} | _], notes = Notes} = State, Called) ->
+    case known(Tid, Type, Key, Notes) of
+        none -> read_first(Tid, Key, State, Called);
+        Noted -> Noted
     end.
 
 %% The objects of a key in the notes. A search of all of them, because the first read of a key compares them all, too.
 known(_Tid, _Type, _Key, []) -> none;
 known(Tid, ordered_set, Key, Notes) -> noted_equal(Tid, Key, Notes);
-known(Tid, set, Key, Notes) -> noted_exactly(Tid, Key, Notes).
+known(Tid, _Type, Key, Notes) -> noted_exactly(Tid, Key, Notes).
 
 noted_exactly(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
 noted_exactly(Tid, Key, [_ | Notes]) -> noted_exactly(Tid, Key, Notes);
@@ -98,6 +102,7 @@ read_first(Tid, Key, State, Called) ->
     case Outcome of
         conflict -> cats_run:conflict(State);
         {logged, Objects} -> logged(Objects, State);
+        [_, _ | _] = Objects -> noted(Objects, {Tid, Key, Objects}, length(Objects), State);
         Objects -> noted(Objects, {Tid, Key, Objects}, 1, State)
     end.
 
@@ -122,20 +127,37 @@ long(#state{notes = Notes} = State, Called) ->
     put(?STATE, NewState),
     NewState.
 
-%% @doc Has a key of the first table have these objects.
+%% @doc Has a key of the first table have these objects. A bag gets the object besides those that it has.
 -spec write(Key :: term(), [Object :: tuple()], #state{}) -> true.
 write(Key, Objects, State) ->
     put(?STATE, with_write(Key, Objects, State)),
     true.
 
 %% @doc A state in which a key of the first table shall have these objects. The process does not have it yet.
--spec with_write(Key :: term(), [Object :: tuple()], #state{}) -> #state{}.
+-spec with_write(Key :: term(), [Object :: tuple()] | {removed, Object :: tuple()}, #state{}) -> #state{}.
 with_write(Key, Objects, State) ->
     #state{run = Run, tables = Tables, notes = Notes, writes = Writes, compared = Compared, long = Long} = State,
-    [#table{tid = Tid} | _] = Tables,
+    [#table{tid = Tid, type = Type} | _] = Tables,
     TypeOf = fun(Written) -> (lists:keyfind(Written, #table.tid, Tables))#table.type end,
-    NewWrites = cats_writes:put({Tid, Key, Objects}, TypeOf, Writes),
+    NewWrites = cats_writes:put({Tid, Key, written(Type, Objects)}, TypeOf, Writes),
     #state{run = Run, tables = Tables, notes = Notes, writes = NewWrites, compared = Compared, long = Long}.
+
+written(Type, Objects) when Type =:= set; Type =:= ordered_set -> Objects;
+written(_Bag, []) -> {true, []};
+written(_Bag, {removed, Object}) -> {false, [[Object]]};
+written(_Bag, Objects) -> {false, Objects}.
+
+%% @doc A state in which a key of the first table shall not have this object. If the table is no bag, the key has it.
+-spec with_removal(Key :: term(), Object :: tuple(), #state{}) -> #state{}.
+with_removal(Key, Object, State) ->
+    case is_bag(State) of
+        true -> with_write(Key, {removed, Object}, State);
+        false -> with_write(Key, [], State)
+    end.
+
+%% @doc Whether the first table may have several objects of a key.
+-spec is_bag(#state{}) -> boolean().
+is_bag(#state{tables = [#table{type = Type} | _]}) -> Type =:= bag orelse Type =:= duplicate_bag.
 
 %% @doc The result of a function that may write to the first table, but had nothing to write. Fails as if it had, if the
 %% process may not. What is written asks for the right at the end.
@@ -208,7 +230,7 @@ whole(#state{tables = [#table{type = ordered_set} | _]} = State, Called) ->
     between([], [], false, infinity, State, Called);
 whole(#state{long = none} = State, Called) ->
     whole(long(State, Called), Called);
-whole(#state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes} = State, Called) ->
+whole(#state{tables = [#table{tid = Tid} = Table | _], writes = Writes} = State, Called) ->
     Outcome = case cats_nif:transaction_whole(cats_run:reads(State), Tid) of
                   ?FAILED(_, _) = Failure -> handle(Failure, transaction_whole, Called);
                   Returned -> Returned
@@ -219,10 +241,22 @@ whole(#state{tables = [#table{tid = Tid, type = Type, position = Position} | _],
         {logged, Expire} ->
             Logged = State#state{notes = []},
             put(?STATE, Logged),
-            Stored = stored_objects(Expire, Logged, Called),
-            cats_writes:puts(Tid, Writes)
-                ++ [Object || Object <- Stored, cats_writes:find(Tid, Type, element(Position, Object), Writes) =:= none]
+            with_own(stored_objects(Expire, Logged, Called), Table, Writes)
     end.
+
+%% What a transaction with these writes sees of a table that has these objects.
+with_own(Stored, #table{tid = Tid, type = set, position = Position}, Writes) ->
+    cats_writes:puts(Tid, Writes)
+        ++ [Object || Object <- Stored, cats_writes:find(Tid, set, element(Position, Object), Writes) =:= none];
+with_own(Stored, #table{tid = Tid, type = Type, position = Position}, Writes) ->
+    Changes = cats_writes:changes(Tid, Writes),
+    {OfChanged, Others} = lists:partition(fun(Object) -> is_map_key(element(Position, Object), Changes) end, Stored),
+    Add = fun(Object, Known) ->
+                  maps:update_with(element(Position, Object), fun(More) -> [Object | More] end, [Object], Known)
+          end,
+    Before = lists:foldr(Add, #{}, OfChanged),
+    Changed = fun(Key, Change, Seen) -> cats_writes:changed(Type, Change, maps:get(Key, Before, [])) ++ Seen end,
+    maps:fold(Changed, Others, Changes).
 
 %% All objects of a set that is read as a whole. Those that expire are read one by one, as their times count.
 stored_objects(Expire, #state{tables = [#table{tid = Tid, position = Position} | _], long = Long} = State, Called) ->

@@ -1,20 +1,30 @@
 %% @hidden
-%% What a transaction shall write: for each key of each table, the objects that it shall have.
+%% What a transaction shall write: for each key of each table, the objects that it shall have. For a key of a bag, what
+%% shall be added and removed: it may have very many objects.
 %%
 %% Two keys are the same here if they are the same in their table, because the VM compares them as the table does. An
-%% `ordered_set' has the order of terms, so its keys are in a search tree of that order. The keys of a `set' are those
-%% of a map.
+%% `ordered_set' has the order of terms, so its keys are in a search tree of that order. The keys of a `set' and of a
+%% bag are those of a map.
 -module(cats_writes).
 
--export([none/0, put/3, find/4, all/1, puts/2, nearest/4, between/6, pass/5, skip/4]).
+-export([none/0, put/3, find/4, all/1, changed/3, changes/2, puts/2, nearest/4, between/6, pass/5, skip/4]).
 
--export_type([writes/0, write/0]).
+-export_type([writes/0, write/0, change/0, committed/0]).
 
 %% More writes than this are not a list. Few of them cost less as a list, to make and to search.
 -define(FEW, 8).
 
--type write() :: {reference(), Key :: term(), [Object :: tuple()]}.
-%% The objects that a key shall have: none or one.
+-type write() :: {reference(), Key :: term(), [Object :: tuple()] | change()}.
+%% The objects that a key shall have: none or one. Or what becomes of the objects of a key of a bag.
+
+-type change() :: {All :: boolean(), [(Added :: tuple()) | [Removed :: tuple()]]}.
+%% Whether all objects are removed first. Then the steps, the latest first: one that adds an object, and one that
+%% removes those that are the same as this one.
+
+-type committed() :: {reference(), Key :: term(),
+                      [Object :: tuple()] | {All :: boolean(), Gone :: [tuple()], Added :: [tuple()]}}.
+%% A write as it is committed. In a bag, all objects go, or those that are the same as one of `Gone', before others are
+%% added.
 
 %% The writes to an `ordered_set'.
 -record(ordered, {
@@ -38,13 +48,14 @@
 
 -opaque writes() :: [write()] | #{reference() => of_table()}.
 
--type of_table() :: {set, #{Key :: term() => write()}} | #ordered{}.
+-type of_table() :: {set | bag, #{Key :: term() => write()}} | #ordered{}.
 
 %% @doc Nothing is written.
 -spec none() -> writes().
 none() -> [].
 
-%% @doc Adds a write, in place of the one for the same key. The function tells the types of tables.
+%% @doc Adds a write, in place of the one for the same key, or to that one in a bag. The function tells the types of
+%% tables.
 -spec put(write(), fun((reference()) -> cats:table_type()), writes()) -> writes().
 put({Tid, Key, _} = Write, TypeOf, Writes) when is_list(Writes) ->
     case length(Writes) < ?FEW andalso find(Tid, TypeOf(Tid), Key, Writes) of
@@ -57,14 +68,23 @@ put(Write, TypeOf, Writes) ->
 put_in_table({Tid, Key, _} = Write, TypeOf, Tables) ->
     OfTable = case Tables of
                   #{Tid := {set, Map}} -> {set, Map#{Key => Write}};
+                  #{Tid := {bag, Map}} -> {bag, Map#{Key => joined(Write, Map)}};
                   #{Tid := #ordered{} = Ordered} -> put_in_order(Write, Ordered);
                   #{} ->
                       case TypeOf(Tid) of
                           set -> {set, #{Key => Write}};
-                          ordered_set -> put_in_order(Write, #ordered{})
+                          ordered_set -> put_in_order(Write, #ordered{});
+                          _ -> {bag, #{Key => Write}}
                       end
               end,
     Tables#{Tid => OfTable}.
+
+%% The change of a key of a bag after those before.
+joined({Tid, Key, {false, Steps}}, Map) when is_map_key(Key, Map) ->
+    #{Key := {_, _, {All, Before}}} = Map,
+    {Tid, Key, {All, Steps ++ Before}};
+joined(Write, _Map) ->
+    Write.
 
 put_in_order({_, Key, Objects} = Write, #ordered{all = All, puts = Puts} = Ordered) ->
     Before = put_before({Key}, Puts),
@@ -110,14 +130,14 @@ put_before({From}, Puts) ->
         none -> put_before([], Puts)
     end.
 
-%% @doc The objects that a key of a table of this type shall have, if it is written.
--spec find(reference(), cats:table_type(), Key :: term(), writes()) -> [Object :: tuple()] | none.
+%% @doc The objects that a key of a table of this type shall have, or its change in a bag, if it is written.
+-spec find(reference(), cats:table_type(), Key :: term(), writes()) -> [Object :: tuple()] | change() | none.
 find(_Tid, _Type, _Key, []) -> none;
 find(Tid, ordered_set, Key, Writes) when is_list(Writes) -> find_equal(Tid, Key, Writes);
-find(Tid, set, Key, Writes) when is_list(Writes) -> find_exactly(Tid, Key, Writes);
+find(Tid, _Type, Key, Writes) when is_list(Writes) -> find_exactly(Tid, Key, Writes);
 find(Tid, _Type, Key, Tables) ->
     case Tables of
-        #{Tid := {set, #{Key := {_, _, Objects}}}} -> Objects;
+        #{Tid := {_, #{Key := {_, _, Written}}}} -> Written;
         #{Tid := #ordered{all = All}} ->
             case gb_trees:lookup(Key, All) of
                 {value, {_, _, Objects}} -> Objects;
@@ -134,13 +154,60 @@ find_exactly(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
 find_exactly(Tid, Key, [_ | Writes]) -> find_exactly(Tid, Key, Writes);
 find_exactly(_Tid, _Key, []) -> none.
 
-%% @doc All writes.
--spec all(writes()) -> [write()].
-all(Writes) when is_list(Writes) -> Writes;
+%% @doc All writes, as they are committed.
+-spec all(writes()) -> [committed()].
+all(Writes) when is_list(Writes) -> [committed(Write) || Write <- Writes];
 all(Tables) -> lists:append([values(OfTable) || {_, OfTable} <- maps:to_list(Tables)]).
 
 values({set, Map}) -> maps:values(Map);
+values({bag, Map}) -> [committed(Write) || Write <- maps:values(Map)];
 values(#ordered{all = All}) -> gb_trees:values(All).
+
+committed({Tid, Key, {All, Steps}}) ->
+    case sorted(Steps) of
+        {_, []} when All -> {Tid, Key, []};
+        {_, Added} when All -> {Tid, Key, {true, [], Added}};
+        {Gone, Added} -> {Tid, Key, {false, maps:keys(Gone), Added}}
+    end;
+committed(Write) ->
+    Write.
+
+%% Other steps with the same outcome: what is removed first, and then what is added, in this order.
+sorted(Steps) -> sorted(Steps, #{}, []).
+
+sorted([[Object] | Steps], Gone, Added) -> sorted(Steps, Gone#{Object => removed}, Added);
+sorted([Object | Steps], Gone, Added) when is_map_key(Object, Gone) -> sorted(Steps, Gone, Added);
+sorted([Object | Steps], Gone, Added) -> sorted(Steps, Gone, [Object | Added]);
+sorted([], Gone, Added) -> {Gone, Added}.
+
+%% @doc The objects of a key of a bag of this type after a change.
+-spec changed(bag | duplicate_bag, change(), [Object :: tuple()]) -> [Object :: tuple()].
+changed(Type, {All, Steps}, Objects) ->
+    {Gone, Added} = sorted(Steps),
+    Kept = if
+               All -> [];
+               Gone =:= #{} -> Objects;
+               true -> [Object || Object <- Objects, not is_map_key(Object, Gone)]
+           end,
+    case Type of
+        duplicate_bag -> Kept ++ Added;
+        bag -> Kept ++ absent(Added, maps:from_keys(Kept, present))
+    end.
+
+%% The objects that a bag with these ones gets.
+absent([Object | Objects], Present) when is_map_key(Object, Present) -> absent(Objects, Present);
+absent([Object | Objects], Present) -> [Object | absent(Objects, Present#{Object => present})];
+absent([], _Present) -> [].
+
+%% @doc The changes of all keys of a bag.
+-spec changes(reference(), writes()) -> #{Key :: term() => change()}.
+changes(Tid, Tables) when is_map(Tables) ->
+    case Tables of
+        #{Tid := {bag, Map}} -> maps:map(fun(_, {_, _, Change}) -> Change end, Map);
+        #{} -> #{}
+    end;
+changes(Tid, Writes) ->
+    maps:from_list([{Key, Change} || {Written, Key, Change} <- Writes, Written =:= Tid]).
 
 %% @doc The objects that are put into a `set'.
 -spec puts(reference(), writes()) -> [Object :: tuple()].

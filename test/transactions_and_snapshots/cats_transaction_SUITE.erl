@@ -104,8 +104,8 @@ caught(Function, Arguments) ->
 
 refusals(_Config) ->
     Set = cats:new(set, [public]),
-    Text = <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
-             " not for snapshots">>,
+    Text = <<"transactions are for tables of the types set, bag and duplicate_bag with engine hash, and of type "
+             "ordered_set with engine ca, not for snapshots">>,
     [begin
          Table = cats:new(table, [Type, {engine, Name}]),
          Refused = cats_transaction:run(fun() -> cats_transaction:read(Table, key) end),
@@ -114,7 +114,8 @@ refusals(_Config) ->
              false -> ?assertEqual({aborted, {no_transactions, Table, Text}}, Refused)
          end
      end || #{name := Name, types := Types, transactions := Transactions} <- cats:engines(), Type <- Types],
-    ?assertMatch([#{name := hash, transactions := [set]}, #{name := ca, transactions := [ordered_set]} | _],
+    ?assertMatch([#{name := hash, transactions := [set, bag, duplicate_bag]},
+                  #{name := ca, transactions := [ordered_set]} | _],
                  cats:engines()),
     Order = <<"not an ordered_set: in a transaction only those have a first key, a next one, and ranges">>,
     [?assertEqual({aborted, {no_transactions, Set, Order}}, cats_transaction:run(Body))

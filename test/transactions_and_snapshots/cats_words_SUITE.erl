@@ -29,6 +29,7 @@ like_cats(_Config) ->
          %% A transaction that has read much is another one inside.
          Before = lists:duplicate(Reads, {lookup, [table, no_such_key]}),
          [Outside, Inside] = Tables,
+         Stored = sorted(cats:tab2list(Inside)),
          Expected = [outcome(cats, Function, Arguments, Outside) || {Function, Arguments} <- Calls],
          Body = fun() ->
                         _ = [outcome(cats_transaction, Function, Arguments, Inside) || {Function, Arguments} <- Before],
@@ -37,15 +38,18 @@ like_cats(_Config) ->
          Case = {Type, Options, Objects, Calls},
          {aborted, Forgotten} = cats_transaction:run(fun() -> cats_transaction:abort(Body()) end),
          same(Expected, Forgotten, Calls, Case),
-         same([sorted(Objects)], [sorted(cats:tab2list(Inside))], [aborted], Case),
+         same([Stored], [sorted(cats:tab2list(Inside))], [aborted], Case),
          {atomic, Done} = cats_transaction:run(Body),
          same(Expected, Done, Calls, Case),
          same([sorted(cats:tab2list(Outside))], [sorted(cats:tab2list(Inside))], [done], Case),
          [cats:delete(Table) || Table <- Tables]
      end || _ <- lists:seq(1, 250),
             {Type, Keys, Kinds} <- [{set, [1, 1.0, 2, <<"key">>, {1}], of_all()},
-                                    {ordered_set, [1, 2, <<"key">>, {1}], of_all() ++ of_ordered()}],
-            Options <- [[], [{keypos, 2}], [compressed], [{ttl, 1 bsl 39}]],
+                                    {ordered_set, [1, 2, <<"key">>, {1}], of_all() ++ of_ordered()},
+                                    {bag, [1, 1, 1.0, 2, 2, 2, {1}], of_bags()},
+                                    {duplicate_bag, [1, 1, 1.0, 2, 2, 2, {1}], of_bags()}],
+            Options <- [[], [{keypos, 2}], [compressed]
+                        | [[{ttl, 1 bsl 39}] || lists:member(Type, [set, ordered_set])]],
             Objects <- [[object(Key, Options) || Key <- Keys, rand:uniform(3) > 1]],
             Reads <- [one_of([0, 40])]].
 
@@ -90,6 +94,11 @@ of_all() ->
     [delete, delete_object, foldl, insert, insert_new, lookup, lookup_element, lookup_element_default, lookup_many,
      match_object, member, select, select_delete, take, update, update_default, update_counter, update_counter_default,
      update_element, update_element_default].
+
+%% Bags refuse the others. If arguments of those are wrong, too, the explanation is another one.
+of_bags() ->
+    of_all() -- [foldl, update, update_default, update_counter, update_counter_default, update_element,
+                 update_element_default].
 
 of_ordered() -> [first, last, next, prev, range, range_between, range, range_between].
 

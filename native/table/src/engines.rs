@@ -111,7 +111,7 @@ impl EngineName {
 
     /// Whether transactions can use tables of this engine and type.
     pub fn has_transactions(self, kind: Kind) -> bool {
-        matches!((self, kind), (Self::Hash, Kind::Set) | (Self::Ca, Kind::OrderedSet))
+        matches!(self, Self::Hash | Self::Ca) && self.kinds().contains(&kind)
     }
 
     /// Whether tables of this engine and type have `rank`, `nth` and `count`.

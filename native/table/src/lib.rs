@@ -35,6 +35,7 @@ pub use object::group::GROUP_LIMIT;
 pub use object::schema::{CallersKey, OwnedKey, Probe};
 pub use object::{Object, ObjectRef, COPY_LIMIT};
 pub use operations::add::{Amount, Amounts, Increment};
+pub use operations::bag_change::BagChange;
 pub use operations::contention::{Seen, SizedKey};
 pub use operations::expiry::Time as Lifetime;
 pub use operations::info::BucketStatistics;

@@ -4,7 +4,7 @@
 mod common;
 
 use cats_sync::{epoch, slab};
-use cats_table::{Failure, Kind, Object, Right};
+use cats_table::{BagChange, Failure, Kind, LongReads, Object, Reads, Right, Table, Writes};
 use cats_term::lease::Request;
 use cats_term::small;
 use common::*;
@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The largest block that the slabs take from a page. Larger ones come directly from the source.
 const LARGEST: usize = 32 << 10;
@@ -138,5 +138,59 @@ fn deletions_have_a_reserve() {
             assert_eq!(handle.size(), 0);
         });
         insert(1).unwrap();
+    }
+}
+
+/// A commit gets all memory that its bags need before it writes any of them.
+#[test]
+fn a_commit_writes_bags_with_memory_or_not_at_all() {
+    let _turn = turn();
+    let (registry, world) = (registry(), World::default());
+    for kind in [Kind::Bag, Kind::DuplicateBag] {
+        let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+        let guard = epoch::pin();
+        let handle = table.by_identifier(&guard);
+        let number = |number: i64| small(number).unwrap();
+        let insert = |key, value| handle.insert(Object::flat(&[number(key), number(value)])).unwrap();
+        // There is room for some objects more, for one of key 3, and for none of the others.
+        (0..64).for_each(|value| insert(1, value));
+        (0..60).for_each(|value| insert(2, value));
+        (0..29).for_each(|value| insert(3, value));
+        insert(4, 0);
+        let before = contents(handle);
+        let commit = |keys: &[i64], all: bool, added: usize| {
+            let mut writes = Writes::<()>::none(true);
+            for &key in keys {
+                let mut change = BagChange::new(all);
+                for value in 0..added {
+                    change
+                        .add(handle, Object::flat(&[number(key), number(1000 + value as i64)]))
+                        .unwrap();
+                }
+                change.remove(handle, Object::flat(&[number(key), number(3)])).unwrap();
+                writes.change(handle, change).unwrap();
+            }
+            writes.commit(
+                &guard,
+                &mut Reads::none(),
+                None::<&mut LongReads<Arc<Table>>>,
+                |(), _| true,
+            )
+        };
+        without_memory(|| {
+            for keys in [&[1, 2, 3, 4][..], &[1, 2], &[1, 3], &[1, 4], &[4, 3, 2, 1]] {
+                assert_eq!(commit(keys, false, 2), Err(Failure::NoMemory));
+                assert_eq!(commit(keys, true, 2), Err(Failure::NoMemory));
+            }
+            assert_eq!(contents(handle), before);
+            assert_eq!(handle.size(), before.len());
+            // With one object each, two keys need memory.
+            assert_eq!(commit(&[1, 2], false, 1), Err(Failure::NoMemory));
+            assert_eq!(commit(&[1, 4], false, 1), Err(Failure::NoMemory));
+            assert_eq!(contents(handle), before);
+            assert_eq!(commit(&[3], false, 1), Ok(true));
+        });
+        assert_eq!(commit(&[1, 2, 3, 4], false, 2), Ok(true));
+        registry.delete(&world, handle).unwrap();
     }
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::layout::equal::equals_stored;
 use crate::vm::identical;
 use cats_sync::facade::{AtomicU64, Ordering};
-use cats_table::{inside, Range, Reads, Writes, WRITES_LIMIT};
+use cats_table::{inside, BagChange, Range, Reads, Writes, WRITES_LIMIT};
 
 /// How often a call reads everything again because a place changed meanwhile. Then it counts as a conflict, although no
 /// value may have changed.
@@ -95,7 +95,8 @@ pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Ter
 }
 
 /// Carries out writes if all notes hold, atomically: `true`, or `false` if one does not hold. A write is `{Table, Key, Objects}`. The key
-/// gets these objects in place of those that it has: none or one. While the transaction of another keeper alone may commit, returns
+/// gets these objects in place of those that it has: none or one. In a bag it is `{Table, Key, []}`, or `{Table, Key, {All, Gone, Added}}`:
+/// if `All` is true, the key loses all objects, otherwise those that equal one of the list `Gone`. Then it gets those of `Added`. While the transaction of another keeper alone may commit, returns
 /// `{preferred, Keeper}`.
 pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Result<Term, Failure> {
     match preferred(env) {
@@ -473,12 +474,12 @@ fn fill<'g, 'k>(
             return Err(bad());
         };
         let handle = find_for_transaction(env, guard, table, (Right::Write, None))?;
-        let noted = match handle.is_plain() {
+        let noted = match handle.is_comparable() {
             true => covered.take(table, key),
             false => None,
         };
         match env.cell(objects) {
-            Some((tuple, Term(NIL))) => {
+            Some((tuple, Term(NIL))) if !handle.table().kind().is_bag() => {
                 let object = object(env, handle, encode::tuple(env, tuple)?)?;
                 words += object.words();
                 check_words(words)?;
@@ -491,10 +492,45 @@ fn fill<'g, 'k>(
                 };
                 changes.delete(handle, probe, noted)?;
             }
+            None if handle.table().kind().is_bag() => change_bag(env, handle, objects, changes, &mut words)?,
             _ => return Err(bad()),
         }
         rest = tail;
     }
     account(env, words);
     Ok(())
+}
+
+/// Makes what is to be done with a key of a bag. Adds the words of the objects.
+#[inline(never)]
+fn change_bag<'g>(
+    env: Env<'g>,
+    handle: Handle<'g>,
+    change: Term,
+    changes: &mut Writes<'g, '_, Term>,
+    words: &mut usize,
+) -> Result<(), Failure> {
+    let (all, gone, added) = match *encode::tuple(env, change)? {
+        [all, gone, added] if (gone, added) != (Term(NIL), Term(NIL)) => (all, gone, added),
+        _ => return Err(bad()),
+    };
+    let mut bag = BagChange::new(all == atoms::true_());
+    for (list, is_added) in [(gone, false), (added, true)] {
+        let mut rest = list;
+        while let Some((tuple, tail)) = env.cell(rest) {
+            let object = object(env, handle, encode::tuple(env, tuple)?)?;
+            *words += object.words();
+            check_words(*words)?;
+            changes.count(&object)?;
+            match is_added {
+                true => bag.add(handle, object)?,
+                false => bag.remove(handle, object)?,
+            }
+            rest = tail;
+        }
+        if rest.0 != NIL {
+            return Err(bad());
+        }
+    }
+    Ok(changes.change(handle, bag)?)
 }

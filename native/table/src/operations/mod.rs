@@ -1,6 +1,7 @@
 //! The operations on a table. They are methods of [`Handle`](crate::Handle). Each file has one group of them.
 
 pub(crate) mod add;
+pub(crate) mod bag_change;
 pub(crate) mod contention;
 mod delete;
 #[cfg(feature = "compared")]

@@ -11,9 +11,10 @@
 //! all operations.
 
 use crate::failure::Failure;
-use crate::object::group::{retire_entry, GROUP_LIMIT};
+use crate::object::group::{retire_entry, Room, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{prefetch, refers, state, Object, ObjectRef};
+use crate::operations::bag_change::BagChange;
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::long::{LongReads, Owner};
 use crate::operations::lookup::Objects;
@@ -134,11 +135,11 @@ impl<'g> Handle<'g> {
         engine.has_transactions(self.table.kind()) && !self.table.is_snapshot()
     }
 
-    /// Whether objects are stored as they are: not packed, and without leases.
+    /// Whether a commit can compare the object of a key while its place is locked: it is the only one, and stored as it is.
     #[inline]
-    pub fn is_plain(self) -> bool {
+    pub fn is_comparable(self) -> bool {
         let layout = self.table.layout();
-        !layout.packed && !layout.leased
+        !layout.packed && !layout.leased && !self.table.kind().is_bag()
     }
 
     /// Like [`lookup`](Self::lookup), and adds the place to `reads`. Does not count as a use: what a transaction has read it looks at again
@@ -227,6 +228,7 @@ fn living(leased: bool, entry: Option<Entry>) -> (Option<Entry>, u64) {
 enum Change<'k> {
     Put(Incoming),
     Delete(Probe<'k>),
+    Bag(Box<BagChange>),
 }
 
 impl Change<'_> {
@@ -234,6 +236,16 @@ impl Change<'_> {
         match self {
             Self::Put(incoming) => incoming.stable_probe(),
             Self::Delete(probe) => probe.erase(),
+            Self::Bag(change) => change.probe(),
+        }
+    }
+
+    /// How many objects it inserts, and how many it deletes at least.
+    fn counts(&self) -> (usize, usize) {
+        match self {
+            Self::Put(_) => (1, 0),
+            Self::Delete(_) => (0, 1),
+            Self::Bag(change) => change.counts(),
         }
     }
 }
@@ -265,18 +277,23 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         }
     }
 
-    /// The object shall be the only one of its key. Each key may be written once. If something was `noted` of the key, the commit compares
-    /// it with what the key has. The table must be [plain](Handle::is_plain) then.
+    /// The object shall be the only one of its key, in a table that is no bag. Each key may be written once. If something was `noted` of the
+    /// key, the commit compares it with what the key has. The table must be [comparable](Handle::is_comparable) then.
     pub fn put(&mut self, handle: Handle<'g>, object: Object<'_>, noted: Option<N>) -> Result<(), Failure> {
-        self.count(object.cost())?;
+        self.count(&object)?;
         let incoming = Incoming::for_any(handle.guard, handle.table, object)?;
         self.add(handle, Change::Put(incoming), noted)
     }
 
     /// The key shall have no object. `noted` is as for [`put`](Self::put).
     pub fn delete(&mut self, handle: Handle<'g>, probe: Probe<'k>, noted: Option<N>) -> Result<(), Failure> {
-        self.count(1)?;
+        self.pay(1)?;
         self.add(handle, Change::Delete(probe), noted)
+    }
+
+    /// The key of a bag shall be changed so. All objects of the change have this key, and were [counted](Self::count).
+    pub fn change(&mut self, handle: Handle<'g>, change: BagChange) -> Result<(), Failure> {
+        self.add(handle, Change::Bag(Box::new(change)), None)
     }
 
     /// What the writes cost, as [`LIST_LIMIT`] counts it.
@@ -290,7 +307,12 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         table.map(|table| table.handle.table)
     }
 
-    fn count(&mut self, cost: usize) -> Result<(), Failure> {
+    /// Counts an object of a change of a bag.
+    pub fn count(&mut self, object: &Object<'_>) -> Result<(), Failure> {
+        self.pay(object.cost())
+    }
+
+    fn pay(&mut self, cost: usize) -> Result<(), Failure> {
         self.cost += cost;
         match self.cost > WRITES_LIMIT && !self.patient {
             true => Err(Failure::Big),
@@ -299,7 +321,7 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
     }
 
     fn add(&mut self, handle: Handle<'g>, change: Change<'k>, noted: Option<N>) -> Result<(), Failure> {
-        debug_assert!(noted.is_none() || handle.is_plain());
+        debug_assert!(noted.is_none() || handle.is_comparable());
         let is_it = |table: &TableChanges<'_, '_, N>| ptr::eq(table.handle.table, handle.table);
         let at = match self.tables.iter().rposition(is_it) {
             Some(at) => at,
@@ -350,6 +372,7 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
             author,
             holds: &mut holds,
             is_noted,
+            patient: self.patient,
             marked,
             held: Vec::new(),
             replaced: SmallVec::with_capacity(writes),
@@ -374,6 +397,7 @@ struct Commit<'a, F> {
     /// Whether what was read holds. The places that the transaction writes are locked by it, and sorted.
     holds: &'a mut dyn FnMut(&[HeldPlace]) -> Result<bool, Failure>,
     is_noted: F,
+    patient: bool,
     /// Whether places that were read have marks.
     marked: bool,
     held: Vec<HeldPlace>,
@@ -394,7 +418,8 @@ impl<F> Commit<'_, F> {
         let probes: SmallVec<[_; FEW]> = table.changes.iter().map(|(change, _)| change.probe()).collect();
         let planned = |i: usize| match &table.changes[i].0 {
             Change::Put(incoming) => Planned::Put(incoming.body()),
-            Change::Delete(_) => Planned::Remove,
+            // Only contents without bags have prices.
+            Change::Delete(_) | Change::Bag(_) => Planned::Remove,
         };
         let (guard, author) = (self.guard, self.author);
         let change = |places: &mut dyn Locked| {
@@ -404,9 +429,10 @@ impl<F> Commit<'_, F> {
             if self.marked {
                 places.held(&mut self.held);
             }
+            let rooms = table.provide(places, self.patient)?;
             let valid = self.carry_out(rest)?;
             if valid {
-                table.write(places, &mut self.replaced);
+                table.write(places, rooms, &mut self.replaced);
             }
             Ok(valid)
         };
@@ -429,6 +455,27 @@ impl<N: Copy> TableChanges<'_, '_, N> {
         changes.all(|(i, (_, noted))| noted.is_none_or(|noted| is_noted(noted, places.get(i).map(object))))
     }
 
+    /// Memory for what the changes add to bags, one for each of the table's changes if it is a bag. All places are locked. So this is all that
+    /// is missing, and is there before anything is written.
+    #[inline]
+    fn provide(&self, places: &dyn Locked, patient: bool) -> Result<Vec<Room>, Failure> {
+        match self.handle.table.kind().is_bag() {
+            true => self.provide_for_bag(places, patient),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    #[inline(never)]
+    fn provide_for_bag(&self, places: &dyn Locked, patient: bool) -> Result<Vec<Room>, Failure> {
+        let changes = self.changes.iter().enumerate();
+        changes
+            .map(|(i, (change, _))| match change {
+                Change::Bag(change) => change.provide(self.handle.table, places.get(i), patient),
+                _ => Ok(Room::default()),
+            })
+            .collect()
+    }
+
     /// Brings many changes into the order of their places. So the caches help while these are locked.
     fn arrange(&mut self) {
         if self.changes.len() > FEW {
@@ -439,7 +486,7 @@ impl<N: Copy> TableChanges<'_, '_, N> {
     }
 
     /// Carries out the changes. All places are locked, so this does nothing that could be done before or after.
-    fn write(&self, places: &mut dyn Locked, replaced: &mut Replaced) {
+    fn write(&self, places: &mut dyn Locked, mut rooms: Vec<Room>, replaced: &mut Replaced) {
         let sums = Cell::new((0, 0));
         let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
         places.update_all(self.changes.len(), &mut |i, old| {
@@ -458,6 +505,10 @@ impl<N: Copy> TableChanges<'_, '_, N> {
                     self.handle.uncount(self.store, old);
                     (Step::Remove, Some(old.body))
                 }
+                (Change::Bag(change), old) => {
+                    let place = (self.handle.guard, self.handle.table);
+                    change.carry_out(place, old, std::mem::take(&mut rooms[i]), add)
+                }
             };
             replaced.extend(gone.filter(|body| refers(*body)));
             step
@@ -470,13 +521,10 @@ impl<N: Copy> TableChanges<'_, '_, N> {
     fn count(&self) {
         let table = self.handle.table;
         if table.is_counted() {
-            let puts = self
-                .changes
-                .iter()
-                .filter(|(change, _)| matches!(change, Change::Put(_)))
-                .count();
+            let counts = self.changes.iter().map(|(change, _)| change.counts());
+            let (puts, deletions) = counts.fold((0, 0), |all, counts| (all.0 + counts.0, all.1 + counts.1));
             table.count_more(Operation::Insert, puts);
-            table.count_more(Operation::Delete, self.changes.len() - puts);
+            table.count_more(Operation::Delete, deletions);
         }
     }
 }

@@ -21,7 +21,7 @@ start_round() -> persistent_term:put(?TALLY, counters:new(2, [])).
 %% @doc Puts accounts and counters into a kept table that is new.
 -spec fill(cats_storm_tables:table()) -> ok.
 fill(#{tid := Tid} = Table) ->
-    has(transactions, Table)
+    has(accounts, Table)
         andalso cats:insert(Tid, [cats_storm_values:object(Table, Key, ?BALANCE) || Key <- accounts()]),
     has(set_like, Table) andalso cats:insert(Tid, [cats_storm_values:object(Table, Key, 0) || Key <- counters()]),
     ok.
@@ -31,16 +31,16 @@ counters() -> [{counter, Number} || Number <- lists:seq(1, ?COUNTERS)].
 
 -spec operations() -> [cats_storm_calls:operation()].
 operations() ->
-    [{15, transfer, [kept, transactions], fun transfer/1},
-     {3, move, [kept, transactions], fun move/1},
-     {3, audit, [kept, transactions], fun audit/1},
-     {3, audit_snapshots, [kept, transactions], fun audit_snapshots/1},
+    [{15, transfer, [kept, accounts], fun transfer/1},
+     {3, move, [kept, accounts], fun move/1},
+     {3, audit, [kept, accounts], fun audit/1},
+     {3, audit_snapshots, [kept, accounts], fun audit_snapshots/1},
      {8, count_up, [kept, set_like], fun count_up/1}].
 
 %% @doc What is wrong with the sums, while nobody writes.
 -spec check() -> nothing | term().
 check() ->
-    Balances = lists:append([balances(Table, fun cats:lookup/2) || Table <- kept(transactions)]),
+    Balances = lists:append([balances(Table, fun cats:lookup/2) || Table <- kept(accounts)]),
     Counted =
         lists:sum([counter(Table, hd(cats:lookup(id(Table), Key))) || Table <- kept(set_like), Key <- counters()]),
     [Begun, Done] = [counters:get(persistent_term:get(?TALLY), Place) || Place <- [1, 2]],
@@ -58,7 +58,7 @@ balances(#{tid := Tid} = Table, Read) ->
      end || Key <- accounts()].
 
 wrong_sum(Balances) ->
-    Wanted = length(kept(transactions)) * ?ACCOUNTS * ?BALANCE,
+    Wanted = length(kept(accounts)) * ?ACCOUNTS * ?BALANCE,
     case lists:all(fun erlang:is_integer/1, Balances) andalso lists:sum(Balances) of
         Wanted -> nothing;
         _ -> {balances, Balances, Wanted}
@@ -68,7 +68,7 @@ wrong_sum(Balances) ->
 
 transfer(Table) ->
     {From, To, Amount} = {{account, uniform(?ACCOUNTS)}, {account, uniform(?ACCOUNTS)}, uniform(50)},
-    Other = one_of(kept(transactions)),
+    Other = one_of(kept(accounts)),
     Aborts = chance(15),
     {Inner, Long} = {chance(20), chance(30)},
     cats_storm_worker:note({transfer, Long, From, maps:get(place, Other), To, Amount, Aborts, Inner}),
@@ -132,7 +132,7 @@ with_value(Table, Key, Object) ->
 audit(_Table) ->
     cats_storm_worker:note(audit),
     case cats_transaction:run(fun() ->
-                                      lists:append([balances(Table, reading(Table)) || Table <- kept(transactions)])
+                                      lists:append([balances(Table, reading(Table)) || Table <- kept(accounts)])
                               end) of
         {atomic, Balances} -> wrong_sum(Balances);
         {aborted, {conflict, _}} -> nothing;
@@ -150,7 +150,7 @@ reading(Table) ->
 
 %% All accounts in snapshots of one instant.
 audit_snapshots(_Table) ->
-    Tables = kept(transactions),
+    Tables = kept(accounts),
     cats_storm_worker:note(audit_snapshots),
     case outcome(fun() -> cats:snapshot([id(Table) || Table <- Tables]) end) of
         {returned, Snapshots} ->
@@ -175,7 +175,7 @@ count_up(Table) ->
                        fun() -> cats:add(id(Table), Key, [{Place, Amount}]) end,
                        fun() -> cats:update(id(Table), Key, Add) end]
                       ++ [fun() -> counted(cats_transaction:run(fun() -> change(Table, Key, Amount) end)) end
-                          || has(transactions, Table)]),
+                          || has(accounts, Table)]),
     cats_storm_worker:note({count_up, Key, Amount}),
     counters:add(Tally, 1, Amount),
     case outcome(Function) of

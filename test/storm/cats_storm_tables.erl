@@ -14,10 +14,11 @@
 
 -type kind() :: kept | wild.
 -type feature() :: kind() | set_like | bag_like | ordered | expiring | limited | bounded_bytes | transactions
-                 | snapshots | order_statistics | short_snapshots | public | stats | notify
+                 | accounts | snapshots | order_statistics | short_snapshots | public | stats | notify
                  | heir | inherited | renamed.
-%% `heir': it stays without an owner when its owner ends. `inherited': the listener owns it then. `renamed': it is kept,
-%% its name is not. `bounded_bytes': its limit is one of bytes. `short_snapshots': its snapshots may die.
+%% `accounts': it has transactions, and one object for each key. `heir': it stays without an owner when its owner ends.
+%% `inherited': the listener owns it then. `renamed': it is kept, its name is not. `bounded_bytes': its limit is one of
+%% bytes. `short_snapshots': its snapshots may die.
 -type table() :: #{place := pos_integer(), tid := cats:tid(), name := cats:table(), origin := term(),
                    type := cats:table_type(), keypos := 1..3, options := [cats:option()], features := [feature()]}.
 
@@ -150,7 +151,9 @@ features(Kind, #{place := Place, tid := Tid, name := Name, type := Type, options
          {bag_like, Type =:= bag orelse Type =:= duplicate_bag}, {ordered, Type =:= ordered_set},
          {expiring, cats:info(Tid, ttl) =/= undefined orelse cats:info(Tid, idle) =/= undefined},
          {limited, Limit =/= none}, {bounded_bytes, is_tuple(Limit) andalso element(1, Limit) =:= bytes},
-         {transactions, lists:member(Type, maps:get(transactions, Engine))}, {snapshots, maps:get(snapshots, Engine)},
+         {transactions, lists:member(Type, maps:get(transactions, Engine))},
+         {accounts, lists:member(Type, maps:get(transactions, Engine) -- [bag, duplicate_bag])},
+         {snapshots, maps:get(snapshots, Engine)},
          {order_statistics, lists:member(Type, maps:get(order_statistics, Engine))},
          {short_snapshots, proplists:is_defined(snapshot_limit, Options)},
          {stats, proplists:is_defined(stats, Options)}, {notify, lists:keymember(notify, 1, Options)},

@@ -2,7 +2,7 @@
 // results. In it no call may come before another one that had ended before it began.
 //
 // Usage: linearizability FILE... Each file has one JSON object a line, as native/engine/src/testing/histories.rs
-// and native/table/tests/snapshots.rs write them.
+// and native/table/tests/snapshots.rs and transactions.rs write them.
 // The checker is porcupine (Athalye; after Lowe, "Testing for linearizability", 2017). Prints one line a file, and then
 // 'test result: N passed; N failed' as the other test runners do. A history that takes the checker too long is a
 // failure.
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -21,7 +22,7 @@ import (
 
 const (
 	none     = -1        // no key, no value
-	keep     = -3        // a key of "many" that is only read; a range that tells nothing
+	keep     = -3        // a key of "many" that is only read; a range, or a key of a bag, that tells nothing
 	end      = 1<<47 - 1 // the rank behind the last
 	touched  = 1 << 32   // what a touch adds to a value
 	patience = time.Minute
@@ -106,6 +107,57 @@ func model(ranks []int64) porcupine.Model {
 	}
 }
 
+// The objects of a bag's keys, each a byte, in the order of insertion.
+type bags [8]string
+
+// A model of the keys of bags, or of duplicate bags. A call first removes all objects of a key, or those that equal some,
+// and then adds others.
+func bagModel(keys []int64, unique bool) porcupine.Model {
+	place := map[int64]int{}
+	for i, key := range keys {
+		place[key] = i
+	}
+	return porcupine.Model{
+		Init: func() interface{} { return bags{} },
+		Step: func(before, input, _ interface{}) (bool, interface{}) {
+			s, c := before.(bags), input.(call)
+			changes, seen := c.New, c.Seen
+			take := func(list *[]int64) string {
+				count := (*list)[0]
+				values := make([]byte, count)
+				for i := range values {
+					values[i] = byte((*list)[1+i])
+				}
+				*list = (*list)[1+count:]
+				return string(values)
+			}
+			for _, key := range c.Keys {
+				objects := &s[place[key]]
+				if seen[0] == keep {
+					seen = seen[1:]
+				} else if take(&seen) != *objects {
+					return false, s
+				}
+				all := changes[0] == 1
+				changes = changes[1:]
+				gone, added := take(&changes), take(&changes)
+				*objects = strings.Map(func(object rune) rune {
+					if all || strings.ContainsRune(gone, object) {
+						return -1
+					}
+					return object
+				}, *objects)
+				for _, object := range added {
+					if !unique || !strings.ContainsRune(*objects, object) {
+						*objects += string(object)
+					}
+				}
+			}
+			return true, s
+		},
+	}
+}
+
 // Whether no key stands between two ranks.
 func (s state) between(ranks []int64, low, high int64) bool {
 	for i, rank := range ranks {
@@ -173,8 +225,12 @@ func judge(h history) porcupine.CheckResult {
 		operation := porcupine.Operation{ClientId: c.Thread, Input: c, Call: c.Begin, Return: c.End}
 		parts[part] = append(parts[part], operation)
 	}
+	judging := model(h.Keys)
+	if h.Kind == "bag" || h.Kind == "duplicate_bag" {
+		judging = bagModel(h.Keys, h.Kind == "bag")
+	}
 	for _, part := range parts {
-		if result := porcupine.CheckOperationsTimeout(model(h.Keys), part, patience); result != porcupine.Ok {
+		if result := porcupine.CheckOperationsTimeout(judging, part, patience); result != porcupine.Ok {
 			return result
 		}
 	}

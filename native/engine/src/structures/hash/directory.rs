@@ -77,6 +77,7 @@ impl Segment {
     /// Makes the segment's `count` buckets from number `first` on, unless it has them. Adds their size to `bytes`.
     /// False when memory is exhausted.
     fn make(&self, first: usize, count: usize, bytes: &AtomicUsize) -> bool {
+        // Relaxed: only the caller changes the segment.
         if !self.heads.load(Ordering::Relaxed).is_null() {
             return true;
         }
@@ -94,6 +95,7 @@ impl Segment {
             Head::init(heads, count);
             Block::init(blocks, count);
         }
+        // Relaxed: a figure.
         bytes.fetch_add(segment_bytes(count), Ordering::Relaxed);
         // Release, for both: publishes the buckets, and with the heads also the blocks.
         self.blocks.store(blocks.wrapping_sub(first), Ordering::Release);
@@ -210,6 +212,7 @@ impl Directory {
             let (first, count) = small_buckets(segment);
             return self.small[segment].make(first, count, bytes);
         }
+        // Relaxed: only the caller changes the directory.
         if number / LARGE >= self.capacity.load(Ordering::Relaxed) && !self.lengthen(guard, bytes) {
             return false;
         }
@@ -221,6 +224,7 @@ impl Directory {
     #[cold]
     fn lengthen(&self, guard: &Guard, bytes: &AtomicUsize) -> bool {
         const SLOT: usize = size_of::<Segment>();
+        // Relaxed, for all loads here: only the caller changes the directory.
         let old = self.large.load(Ordering::Relaxed);
         let length = self.capacity.load(Ordering::Relaxed);
         let new_length = (2 * length).max(8);
@@ -241,6 +245,7 @@ impl Directory {
         }
         // Release: publishes the array.
         self.large.store(new, Ordering::Release);
+        // Relaxed, for both: only who changes the directory reads the capacity, and the bytes are a figure.
         self.capacity.store(new_length, Ordering::Relaxed);
         bytes.fetch_add((new_length - length) * SLOT, Ordering::Relaxed);
         if length > 0 {
@@ -253,6 +258,7 @@ impl Directory {
     /// The bytes of all segments and of the array.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
+        // Relaxed: a test looks when nobody changes the directory.
         let length = self.capacity.load(Ordering::Relaxed);
         // SAFETY: the array has this length.
         let large = (0..length).map(|i| (unsafe { &*self.large.load(Ordering::Acquire).add(i) }, LARGE));
@@ -269,6 +275,7 @@ impl Directory {
             Some(segment) => (&self.small[usize::from(*segment)], small_buckets(usize::from(*segment))),
             None => (self.large_segment(number), (number / LARGE * LARGE, LARGE)),
         };
+        // Relaxed, for both: only the caller changes the directory, and the bytes are a figure.
         if number == first && !segment.heads.load(Ordering::Relaxed).is_null() {
             bytes.fetch_sub(segment_bytes(count), Ordering::Relaxed);
             segment.clear(first, count, free);
@@ -278,6 +285,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        // Relaxed, for both: nobody else has the directory any more.
         let length = self.capacity.load(Ordering::Relaxed);
         let array = self.large.load(Ordering::Relaxed);
         let free = |memory: *mut u8, bytes| {

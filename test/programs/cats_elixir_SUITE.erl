@@ -107,9 +107,9 @@ end
 for options <- [[retries: -1], [timeout: :never]] do
   ArgumentError = try do Cats.transaction(fn -> 1 end, options) rescue error -> error.__struct__ end
 end
-bag = :cats.new(:bag, [:bag])
-{:error, {:no_transactions, ^bag, text}} = Cats.transaction(fn -> Cats.lookup(bag, 1) end)
-true = text =~ \"type set\"
+snapshot = :cats.snapshot(fruit.id)
+{:error, {:no_transactions, ^snapshot, text}} = Cats.transaction(fn -> Cats.lookup(snapshot, 1) end)
+true = text =~ \"snapshots\"
 ").
 
 caches(Config) ->

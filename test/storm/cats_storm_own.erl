@@ -180,7 +180,7 @@ write_outside(Table, Object, ReadsBefore) ->
 
 back(Model, Objects) ->
     true = ets:delete_all_objects(Model),
-    true = ets:insert(Model, Objects),
+    true = ets_model:call(insert, [Model, Objects]),
     nothing.
 
 %% All objects of a model, those of each key in their order.
@@ -195,6 +195,7 @@ step(Table) ->
             {insert, some_objects(Table)}, {delete_object, found(Table)}]).
 
 carry_out(ets, Table, {read, Key}) -> ets:lookup(Table, Key);
+carry_out(ets, Table, {Function, Argument}) -> ets_model:call(Function, [Table, Argument]);
 carry_out(Module, Table, {Function, Argument}) -> Module:Function(Table, Argument).
 
 %%% Snapshots

@@ -1,7 +1,7 @@
-//! Why a write did not happen. Engines report only that it did not, by [`Busy`]. There are two other reasons. Work in the middle of the
-//! write may be too long for a scheduler, such as a copy of a large entry. And the table may be full.
+//! Why a write did not happen. Engines report only that it did not, by [`Busy`]. There are other reasons. Work in the middle of the
+//! write may be too long for a scheduler, such as a copy of a large entry. The table may be full, or a snapshot.
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use cats_sync::Busy;
 use std::cell::Cell;
 use std::sync::OnceLock;
@@ -41,6 +41,13 @@ pub fn full() -> Busy {
 #[cold]
 pub fn too_large() -> Busy {
     WHY.set(Failure::TooLarge);
+    Busy
+}
+
+/// What to fail with when the table is a snapshot.
+#[cold]
+pub fn frozen() -> Busy {
+    WHY.set(Failure::Bad(Cause::Snapshot));
     Busy
 }
 

@@ -14,6 +14,7 @@ use crate::failure::Failure;
 use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::copy::{copied, is_tombstone, tombstone};
 use crate::object::schema::{OwnedKey, Probe};
+use crate::store::engine::DefaultEngine;
 use crate::store::Store;
 use cats_engine::{Entry, Range};
 use cats_sync::epoch::{pin, Guard};
@@ -133,7 +134,8 @@ impl Merge {
         let [node, oldest] = [&self.nodes[number], &self.nodes[self.nodes.len() - 1]];
         // All may have left the chain at its oldest end.
         let older = oldest.older(guard);
-        let stores = (node.copies(guard), older.and_then(|older| older.copies(guard)));
+        let from = node.copies(guard).and_then(Store::default_engine);
+        let stores = (from, older.and_then(|older| older.copies(guard)));
         let (Some(older), (Some(from), Some(to))) = (older, stores) else {
             return Ok(false);
         };
@@ -174,13 +176,13 @@ impl Merge {
     }
 
     /// The next entries, and the place behind them if there are more.
-    fn next_entries(&self, guard: &Guard, from: &Store) -> Result<(Vec<Entry>, Option<Place>), Busy> {
+    fn next_entries(&self, guard: &Guard, from: DefaultEngine<'_>) -> Result<(Vec<Entry>, Option<Place>), Busy> {
         let mut entries = Vec::new();
         let mut show = |entry, entries: &mut Vec<Entry>| entries.push(entry);
         let place = match &self.place {
             Place::Scan(at) => {
                 let mut at = *at;
-                let more = from.scan_entries(guard, &mut at, STEP, &mut entries, &mut show)?;
+                let more = from.scan(guard, &mut at, STEP, &mut entries, &mut show)?;
                 more.then_some(Place::Scan(at))
             }
             Place::Behind(key) => {
@@ -189,7 +191,7 @@ impl Merge {
                     to: None,
                     down: false,
                 };
-                let more = from.range_entries(guard, range, STEP, &mut entries, &mut show)?;
+                let more = from.range(guard, range, STEP, &mut entries, &mut show)?;
                 let last = entries.last().filter(|_| more).and_then(|entry| self.key_of(*entry));
                 last.map(|last| Place::Behind(Some(OwnedKey::new(last.term()))))
             }

@@ -32,7 +32,7 @@ use crate::garbage::{Bury, Expected, Garbage};
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
 use crate::patience;
-use crate::store::leased::deadline;
+use crate::store::leases::deadline;
 use crate::store::retire::retire_store;
 use crate::store::setup::Setup;
 use crate::store::{Store, Unused};
@@ -479,7 +479,7 @@ impl Node {
         copies: &Store,
         make: impl FnOnce() -> Option<u64>,
     ) -> Result<Option<usize>, Busy> {
-        copies.update_plain(guard, probe, |kept| {
+        copies.update(guard, probe, |kept| {
             if kept.is_some() {
                 return (Step::Keep, Some(0));
             }

@@ -8,7 +8,7 @@ use crate::object::{is_group, words_to_read, Object, ObjectRef};
 use crate::operations::insert::Incoming;
 use crate::operations::lookup::Objects;
 use crate::registry::{wake, Host};
-use crate::store::Store;
+use crate::store::{Content, Store};
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
 use cats_term::BlockRef;
@@ -22,14 +22,14 @@ impl<'g> Handle<'g> {
     #[inline(always)]
     pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
         let store = self.store();
-        let old = match self.table.options().direct() {
-            true => store.update_present_plain(
+        let old = match store.plain() {
+            Some(plain) => plain.update_present(
                 self.guard,
-                probe,
+                probe.erase(),
                 #[inline(always)]
                 move |old| self.remove(store, old),
             )?,
-            false => self.delete_in_any(store, probe)?,
+            None => self.delete_in_any(store, probe)?,
         };
         if old == 0 {
             return self.still_named();
@@ -48,7 +48,12 @@ impl<'g> Handle<'g> {
                 return result.map(|()| 0);
             }
         }
-        Ok(store.update_present(self.guard, probe, |old| self.remove(store, old))?)
+        Ok(store.update_present(
+            self.guard,
+            probe,
+            #[inline(always)]
+            move |old| self.remove(store, old),
+        )?)
     }
 
     /// The step of [`delete`](Self::delete). Returns the body that it removes, or 0.

@@ -42,15 +42,14 @@ impl Table {
     /// Lets a process be told what the table removes by itself. Before anybody else knows the table. False if it removes nothing.
     pub fn set_notices(&self, notices: Arc<Notices>) -> bool {
         // SAFETY: nobody else knows the table, so it keeps its contents.
-        let leases = unsafe { &*self.store_pointer() }.leases();
-        leases.map(|leases| leases.set_notices(notices)).is_some()
+        unsafe { &*self.store_pointer() }.set_notices(notices)
     }
 }
 
 impl<'g> Handle<'g> {
     /// Who is told what the table removes by itself.
     pub fn notices(self) -> Option<&'g Arc<Notices>> {
-        self.store().leases()?.notices()
+        self.store().notices()
     }
 
     /// What [`Notices::take`] has taken is given to `show`, and retired.
@@ -78,10 +77,18 @@ impl<'g> Handle<'g> {
 
     /// Fails unless objects of the table can expire.
     pub fn check_expiry(self) -> Result<(), Failure> {
-        match self.table.options().leased() {
-            _ if self.table.is_snapshot() => Err(Cause::Snapshot.into()),
+        match self.store().is_leased() {
             true => Ok(()),
-            false => Err(Cause::NoExpiry.into()),
+            false => Err(self.no_expiry()),
+        }
+    }
+
+    /// Why objects of the table cannot expire.
+    #[cold]
+    fn no_expiry(self) -> Failure {
+        match self.table.is_snapshot() {
+            true => Cause::Snapshot.into(),
+            false => Cause::NoExpiry.into(),
         }
     }
 
@@ -101,17 +108,17 @@ impl<'g> Handle<'g> {
 
     /// Lets the object of a key live for this time from now on. Returns false if there is none.
     pub fn touch(self, probe: &Probe<'_>, time: Time) -> Result<bool, Failure> {
-        self.check_expiry()?;
         let is_named = || self.still_named().is_ok();
-        let touched = self.store().touch(self.guard, probe, time.number(), is_named)?;
+        let touched = self.store().touch(self.guard, probe, time.number(), is_named);
+        let touched = touched.ok_or_else(|| self.no_expiry())??;
         self.still_named()?;
         Ok(touched)
     }
 
     /// How long the object of a key still lives. `None` if there is none. Does not count as a read.
     pub fn time_left(self, probe: &Probe<'_>) -> Result<Option<Time>, Failure> {
-        self.check_expiry()?;
-        let left = self.store().time_left(self.guard, probe)?;
+        let left = self.store().time_left(self.guard, probe);
+        let left = left.ok_or_else(|| self.no_expiry())??;
         self.still_named()?;
         Ok(left.map(|left| match left {
             NEVER => Time::Infinity,
@@ -129,7 +136,8 @@ impl<'g> Handle<'g> {
     where
         Self: 'h,
     {
-        let found = self.store().read_keeping(self.guard, probe, stale)?;
+        let found = self.store().read_keeping(self.guard, probe, stale);
+        let found = found.ok_or_else(|| self.no_expiry())??;
         self.still_named()?;
         let Some((entry, ended)) = found else {
             return Ok(None);
@@ -153,9 +161,6 @@ impl<'g> Handle<'g> {
     /// Removes what has expired, or counts it out, so that what is counted lives. With `clear`, nothing that has expired is left. Fails
     /// with [`Failure::Slice`] as long as more of that is left.
     pub fn settle(self, clear: bool) -> Result<(), Failure> {
-        match self.table.options().leased() {
-            true => self.store().settle(self.guard, clear),
-            false => Ok(()),
-        }
+        self.store().settle(self.guard, clear)
     }
 }

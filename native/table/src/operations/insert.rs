@@ -7,7 +7,7 @@ use crate::object::group::{retire_entry, retire_replaced, Group};
 use crate::object::schema::{identical, Probe};
 use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers, Layout, Object};
 use crate::store::limited::Planned;
-use crate::store::Store;
+use crate::store::{Content, Plain, Store};
 use crate::table::{Handle, Table};
 use crate::write_log::NOBODY;
 use cats_engine::{Entry, Step};
@@ -198,23 +198,28 @@ impl Handle<'_> {
     /// `insert/2` of one object.
     #[inline(always)]
     pub fn insert(self, object: Object<'_>) -> Result<(), Failure> {
-        match self.table.options().plain() {
-            true => self.insert_directly::<false>(object),
-            false => self.insert_into_any(object),
+        let store = self.store();
+        match store.plain().filter(|_| self.table.options().plain()) {
+            Some(plain) => self.insert_directly::<false>(store, plain, object),
+            None => self.insert_into_any(store, object),
         }
     }
 
     /// [`insert`](Self::insert) into a default engine without leases. `PACKED` says whether the table packs its objects.
     #[inline(always)]
-    fn insert_directly<const PACKED: bool>(self, object: Object<'_>) -> Result<(), Failure> {
-        let store = self.store();
+    fn insert_directly<const PACKED: bool>(
+        self,
+        store: &Store,
+        plain: Plain<'_>,
+        object: Object<'_>,
+    ) -> Result<(), Failure> {
         let object = match PACKED {
             true => object.packed(self.table.key()),
             false => object,
         };
         let incoming = Incoming::new(self.guard, self.table, object)?;
         let probe = incoming.probe;
-        let old = store.update_plain(
+        let old = plain.update(
             self.guard,
             &probe,
             // If the object is not taken, the step frees it, and the key with it. That is allowed: if nothing is put, the default engines
@@ -226,11 +231,10 @@ impl Handle<'_> {
     }
 
     #[inline(never)]
-    fn insert_into_any(self, object: Object<'_>) -> Result<(), Failure> {
-        if self.table.options().direct() {
-            return self.insert_directly::<true>(object);
+    fn insert_into_any(self, store: &Store, object: Object<'_>) -> Result<(), Failure> {
+        if let Some(plain) = store.plain() {
+            return self.insert_directly::<true>(store, plain, object);
         }
-        let store = self.store();
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
         self.insert_incoming(store, incoming)
     }
@@ -308,19 +312,19 @@ impl Handle<'_> {
     /// `insert_new/2` of one object. Returns false if the key already has an object.
     #[inline(always)]
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
-        match self.table.options().plain() {
-            true => self.insert_new_directly(object),
-            false => self.insert_new_into_any(object),
+        let store = self.store();
+        match store.plain().filter(|_| self.table.options().plain()) {
+            Some(plain) => self.insert_new_directly(store, plain, object),
+            None => self.insert_new_into_any(object),
         }
     }
 
     /// [`insert_new`](Self::insert_new) into a plain table.
     #[inline(always)]
-    fn insert_new_directly(self, object: Object<'_>) -> Result<bool, Failure> {
-        let store = self.store();
+    fn insert_new_directly(self, store: &Store, plain: Plain<'_>, object: Object<'_>) -> Result<bool, Failure> {
         let incoming = Incoming::new(self.guard, self.table, object)?;
         let probe = incoming.probe;
-        let outcome = store.update_plain(
+        let outcome = plain.update(
             self.guard,
             &probe,
             // As in `insert_directly`, the step frees an object that is not taken.
@@ -394,8 +398,8 @@ impl Handle<'_> {
         if incoming.is_empty() {
             return Ok(true);
         }
-        if self.is_for_one_key(&incoming) {
-            return Ok(self.insert_for_key(store, &incoming, new)?);
+        if let Some(plain) = store.plain().filter(|_| self.is_for_one_key(&incoming)) {
+            return Ok(self.insert_for_key(store, plain, &incoming, new)?);
         }
         let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
@@ -449,8 +453,14 @@ impl Handle<'_> {
     }
 
     /// [`insert_list`](Self::insert_list) of objects [for one key](Self::is_for_one_key).
-    fn insert_for_key(self, store: &Store, incoming: &[Incoming], new: bool) -> Result<bool, Failure> {
-        store.update_plain(self.guard, &incoming[0].probe, |old| {
+    fn insert_for_key(
+        self,
+        store: &Store,
+        plain: Plain<'_>,
+        incoming: &[Incoming],
+        new: bool,
+    ) -> Result<bool, Failure> {
+        plain.update(self.guard, &incoming[0].probe, |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::garbage;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
-use crate::store::leased::is_past;
+use crate::store::leases::is_past;
 use crate::table::{Handle, Table};
 use crate::write_log::{Author, Look, Reader, Write, NOBODY};
 use cats_engine::Range;

@@ -51,11 +51,7 @@ impl Handle<'_> {
             Some(now) if now == old => (Step::Put(new), old.body),
             _ => (Step::Keep, OTHER),
         };
-        let done = match self.table.options().direct() {
-            true => self.store().update_plain(self.guard, &probe, change)?,
-            false => self.store().update(self.guard, &probe, change)?,
-        };
-        match done {
+        match self.store().update(self.guard, &probe, change)? {
             RENAMED => Err(Cause::Id.into()),
             done => Ok(done != OTHER),
         }

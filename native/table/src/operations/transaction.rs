@@ -10,7 +10,7 @@
 //! an instant at which nobody else can change what is written. That instant is the transaction's place in the order of
 //! all operations.
 
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::object::group::{retire_entry, Room, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{prefetch, refers, state, Object, ObjectRef};
@@ -18,7 +18,8 @@ use crate::operations::bag_change::BagChange;
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::long::{LongReads, Owner};
 use crate::operations::lookup::Objects;
-use crate::store::leased::{deadline, is_past};
+use crate::store::engine::DefaultEngine;
+use crate::store::leases::{deadline, is_past};
 use crate::store::limited::Planned;
 use crate::store::Store;
 use crate::table::counters::Operation;
@@ -135,6 +136,11 @@ impl<'g> Handle<'g> {
         engine.has_transactions(self.table.kind()) && !self.table.is_snapshot()
     }
 
+    /// The engine of the contents, which `reads` has from now on. Fails if the table has no transactions.
+    fn marked_engine(self, reads: &mut Reads<'g>) -> Result<DefaultEngine<'g>, Failure> {
+        Ok(reads.store(self).default_engine().ok_or(Cause::TableType)?)
+    }
+
     /// Whether a commit can compare the object of a key while its place is locked: it is the only one, and stored as it is.
     #[inline]
     pub fn is_comparable(self) -> bool {
@@ -151,9 +157,9 @@ impl<'g> Handle<'g> {
         patient: bool,
         found: &mut Objects<'g>,
     ) -> Result<(), Failure> {
-        let (store, table) = (reads.store(self), self.table);
+        let (engine, table) = (self.marked_engine(reads)?, self.table);
         let leased = self.table.options().leased();
-        let ((fits, state, deadline), mark) = store.read_marked(self.guard, probe, |entry| {
+        let ((fits, state, deadline), mark) = engine.read_marked(self.guard, probe, |entry| {
             let (entry, deadline) = living(leased, entry);
             // SAFETY: objects are retired through the epoch. First the state, then the object.
             let state = entry.and_then(|entry| unsafe { state(entry.body) });
@@ -175,7 +181,7 @@ impl<'g> Handle<'g> {
         patient: bool,
         found: &mut Objects<'g>,
     ) -> Result<(), Failure> {
-        let (store, table) = (reads.store(self), self.table);
+        let (engine, table) = (self.marked_engine(reads)?, self.table);
         let most = if patient { limit } else { limit.min(GROUP_LIMIT + 1) };
         // SAFETY: objects are retired through the epoch. First the state, then the object.
         let read = |entry: Entry| (unsafe { state(entry.body) }, Objects::one(table, entry));
@@ -193,7 +199,7 @@ impl<'g> Handle<'g> {
             };
             // The engine counts entries, also those that have expired.
             let entries = most.saturating_add(skipped);
-            let more = store.range_marked(self.guard, range, entries, &mut objects, &mut reads.marks, expand)?;
+            let more = engine.range_marked(self.guard, range, entries, &mut objects, &mut reads.marks, expand)?;
             if !more || objects.len() >= most {
                 break (objects, deadline);
             }
@@ -479,8 +485,10 @@ impl<N: Copy> TableChanges<'_, '_, N> {
     /// Brings many changes into the order of their places. So the caches help while these are locked.
     fn arrange(&mut self) {
         if self.changes.len() > FEW {
-            if let Some(order) = self.store.memory_order() {
-                self.changes.sort_by_cached_key(|(change, _)| order(change.probe()));
+            if let Some(table) = self.store.hash_table() {
+                // The order in which the places lie in memory at this time.
+                self.changes
+                    .sort_by_cached_key(|(change, _)| table.number(change.probe()));
             }
         }
     }

@@ -4,10 +4,11 @@ use crate::failure::{Cause, Failure};
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
 use crate::object::{
-    block_body, change_each_in_place, change_in_place, changed, element_word, more_bytes, rebuilt, retire_body,
-    set_in_place, stored_words, Layout, Object, ObjectRef, COPY_LIMIT,
+    block_body, change_each_in_place, change_in_place, changed, element_word, rebuilt, retire_body, set_in_place,
+    stored_words, Layout, Object, ObjectRef, COPY_LIMIT,
 };
 use crate::operations::number::Number;
+use crate::store::Content;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
@@ -281,22 +282,13 @@ impl Handle<'_> {
         if index == key || self.table.kind().is_bag() {
             return Ok(None);
         }
-        let done = match self.table.options().direct() {
-            true => self.store().update_plain(
-                self.guard,
-                probe,
-                #[inline(always)]
-                move |old| {
-                    let (step, done) = self.change_entry(old, index, change);
-                    if let (Step::Put(new), Some(old)) = (step, old) {
-                        // SAFETY: the place is locked, and nobody else knows the new object yet.
-                        self.store().count(0, unsafe { more_bytes(new.body, old.body) });
-                    }
-                    (step, done)
-                },
-            )?,
-            false => self.change_in_any(probe, index, change)?,
-        };
+        let done = self.store().update_making(
+            self.guard,
+            probe,
+            false,
+            #[inline(always)]
+            move |old| self.change_entry(old, index, change),
+        )?;
         match done {
             word if is_immediate(word) => Ok(Some(word)),
             NOTHING => Ok(None),
@@ -308,19 +300,6 @@ impl Handle<'_> {
                 Ok(Some(change(element).expect("as before")))
             },
         }
-    }
-
-    /// [`change_word`](Self::change_word) in a table with any engine and any form of objects. Returns the result of its step.
-    #[inline(never)]
-    fn change_in_any(
-        self,
-        probe: &Probe<'_>,
-        index: usize,
-        change: impl Fn(u64) -> Option<u64> + Copy,
-    ) -> Result<u64, Failure> {
-        Ok(self.store().update_making(self.guard, probe, false, move |old| {
-            self.change_entry(old, index, change)
-        })?)
     }
 
     /// The step of [`change_word`](Self::change_word). Its result is the new word if that was changed in place, the body of the old block,
@@ -482,14 +461,13 @@ impl Handle<'_> {
     /// place, another one of an object without a block, or [`NOTHING`]. False if there is no object, or nothing was done.
     #[inline(always)]
     pub(super) fn change_in_place(self, probe: &Probe<'_>, change: impl FnOnce(u64) -> u64) -> Result<bool, Failure> {
-        let options = self.table.options();
         // Only the default engines make readers repeat what they read meanwhile.
-        if !options.direct() || options.kind().is_bag() {
+        let Some(plain) = self.store().plain().filter(|_| !self.table.kind().is_bag()) else {
             return Ok(false);
-        }
-        let done = self.store().update_plain(
+        };
+        let done = plain.update(
             self.guard,
-            probe,
+            probe.erase(),
             #[inline(always)]
             move |old| {
                 let Some(Entry { key, body: old }) = old else {

@@ -111,7 +111,7 @@ impl Snapshot {
         let live = self.live(guard)?;
         let mut at = *position;
         let mut gathered = self.gather_live(expand, |entries, show| {
-            live.scan_entries(guard, &mut at, limit, entries, show)?;
+            live.scan(guard, &mut at, limit, entries, show)?;
             Ok(())
         })?;
         // Acquire pairs with the Release in `Node::keep`: whoever sees a change finds what was kept before it.
@@ -123,8 +123,8 @@ impl Snapshot {
             let (copies, mut at) = (copies?, *position);
             found.clear();
             while bound(at) < end && found.len() < limit {
-                copies.scan_entries(guard, &mut at, limit.min(STEP), &mut found, &mut |entry,
-                                                                                        found: &mut Vec<
+                copies.scan(guard, &mut at, limit.min(STEP), &mut found, &mut |entry,
+                                                                                found: &mut Vec<
                     Entry,
                 >| {
                     found.push(entry)
@@ -172,7 +172,7 @@ impl Snapshot {
         let live = self.live(guard)?;
         let mut more = false;
         let mut gathered = self.gather_live(expand, |entries, show| {
-            more = live.range_entries(guard, range, limit, entries, show)?;
+            more = live.range(guard, range, limit, entries, show)?;
             Ok(())
         })?;
         // Acquire: as in `gather`.
@@ -186,7 +186,7 @@ impl Snapshot {
             let probe = end.map(Probe::ordered);
             let to = probe.as_ref().map(|probe| probe.erase()).or(range.to);
             let part = Range { to, ..range };
-            let more = copies.range_entries(guard, part, limit, &mut found, &mut |entry, found: &mut Vec<Entry>| {
+            let more = copies.range(guard, part, limit, &mut found, &mut |entry, found: &mut Vec<Entry>| {
                 found.push(entry)
             })?;
             let start = kept.len();

@@ -18,8 +18,9 @@ use crate::object::copy::{is_tombstone, stable};
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
 use crate::patience;
+use crate::store::engine::DefaultEngine;
 use crate::store::other::{Expand, Frozen, Look, Other};
-use crate::store::{Store, Unused};
+use crate::store::Store;
 use cats_engine::{place_of, Between, Entry, Locked, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicU32, Ordering};
@@ -96,21 +97,22 @@ impl Snapshot {
         unsafe { !is_tombstone(entry.body) && self.node.lived(entry) }
     }
 
-    fn live<'g>(&self, guard: &'g Guard) -> Result<&'g Store, Busy> {
-        self.node.live(guard).ok_or(Busy)
+    fn live<'g>(&self, guard: &'g Guard) -> Result<DefaultEngine<'g>, Busy> {
+        self.node.live(guard).and_then(Store::default_engine).ok_or(Busy)
     }
 
     /// What the nodes have kept, from this snapshot's to the newest.
-    fn copies<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = Result<&'g Store, Busy>> {
+    fn copies<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = Result<DefaultEngine<'g>, Busy>> {
         // SAFETY: the snapshot's node lives as long as this value, which is retired through the epoch.
         let own: &'g Node = unsafe { &*Arc::as_ptr(&self.node) };
-        std::iter::successors(Some(own), |node| node.newer(guard)).map(|node| node.copies(guard).ok_or(Busy))
+        let copies = |node: &'g Node| node.copies(guard).and_then(Store::default_engine).ok_or(Busy);
+        std::iter::successors(Some(own), |node| node.newer(guard)).map(copies)
     }
 
     /// What was kept of a key.
     fn kept(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
         for copies in self.copies(guard) {
-            if let Some(entry) = copies?.read_entry::<Unused>(guard, probe)? {
+            if let Some(entry) = copies?.read(guard, probe, |entry| entry)? {
                 return Ok(Some(entry));
             }
         }
@@ -309,7 +311,7 @@ impl Other for Snapshot {
             look(visible(entry));
             return self.check();
         }
-        self.live(guard)?.read_as_it_is(guard, probe, |entry| {
+        self.live(guard)?.read(guard, probe, |entry| {
             // SAFETY: the engine shows the entry under the guard.
             let entry = entry.filter(|entry| unsafe { self.node.lived(*entry) });
             // SAFETY: as above.
@@ -408,7 +410,7 @@ impl Other for Snapshot {
         _probe: &Probe<'static>,
         _change: &mut dyn FnMut(Option<Entry>) -> Step,
     ) -> Result<(), Busy> {
-        unreachable!("nobody has the right to write a snapshot")
+        Err(patience::frozen())
     }
 
     fn update_many(
@@ -417,6 +419,6 @@ impl Other for Snapshot {
         _probes: &[&Probe<'static>],
         _change: &mut dyn FnMut(&mut dyn Locked),
     ) -> Result<(), Busy> {
-        unreachable!("nobody has the right to write a snapshot")
+        Err(patience::frozen())
     }
 }

@@ -1,6 +1,5 @@
 //! Which contents have leases, and when objects expire there.
 
-use super::leased::Leases;
 use super::Store;
 use crate::expiry::WAKES;
 use cats_sync::barrier;
@@ -26,14 +25,14 @@ fn stores() -> MutexGuard<'static, BTreeSet<usize>> {
 
 /// To be called when contents are made. Only those with leases are noted.
 pub(crate) fn enter(store: &Store) {
-    if store.leases().is_some() {
+    if store.is_leased() {
         stores().insert(ptr::from_ref(store).expose_provenance());
     }
 }
 
 /// To be called before contents are retired or freed.
 pub(crate) fn leave(store: &Store) {
-    if store.leases().is_some() {
+    if store.is_leased() {
         stores().remove(&ptr::from_ref(store).addr());
     }
 }
@@ -45,7 +44,7 @@ pub(crate) fn is_entered(store: &Store) -> bool {
 }
 
 /// Calls `f` for all contents with leases, until it returns false. Returns whether it never did.
-fn each_store(mut f: impl FnMut(&Leases, &Store, &Guard) -> bool) -> bool {
+fn each_store(mut f: impl FnMut(&Store, &Guard) -> bool) -> bool {
     let mut last = Bound::Unbounded;
     loop {
         // One guard for each of them, so that what was removed can be freed.
@@ -56,7 +55,7 @@ fn each_store(mut f: impl FnMut(&Leases, &Store, &Guard) -> bool) -> bool {
         last = Bound::Excluded(address);
         // SAFETY: contents leave the set before they are retired, and this guard was there before.
         let store = unsafe { &*ptr::with_exposed_provenance::<Store>(address) };
-        if !store.leases().is_none_or(|leases| f(leases, store, &guard)) {
+        if !f(store, &guard) {
             return false;
         }
     }
@@ -83,7 +82,7 @@ pub fn expire(budget: Duration) -> Next {
     WAKES.store(0, Ordering::Relaxed);
     let mut more = || start.elapsed() < budget;
     // If a lock is not free, another look is needed.
-    let complete = each_store(|leases, store, guard| leases.expire(store, guard, &mut more).unwrap_or(false));
+    let complete = each_store(|store, guard| store.expire(guard, &mut more).unwrap_or(false));
     let now = clock::now();
     if !complete {
         // Relaxed: only the reaper uses it.
@@ -100,8 +99,8 @@ pub fn expire(budget: Duration) -> Next {
         return Next::Rest(Some(Duration::from_millis(PAUSE)));
     }
     let mut due = u64::MAX;
-    each_store(|leases, _, _| {
-        due = due.min(leases.due());
+    each_store(|store, _| {
+        due = due.min(store.due());
         true
     });
     if due == u64::MAX {

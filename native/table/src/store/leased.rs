@@ -1,360 +1,96 @@
-//! Contents of tables whose objects expire: each object has a [lease](cats_term::lease).
-//!
-//! Reads look at the lease of what they find. So an object is gone when its time has come. A [timer wheel](Wheel) says when to look for it
-//! and to free it.
-//!
-//! An item of the wheel is made from the key. In a `hash`, it is half of the key's place in the order of walks: 4 bytes. In a `ca`, it is
-//! the key: 8 bytes if that is an immediate, otherwise a copy of it.
-//!
-//! An object that expires has an item in the wheel that fires by its deadline. Where a deadline becomes later, the old item stays: when it
-//! fires, a new one is added.
-//!
-//! A fetch may give an object out for some time after its end. The notes of such an object's lease say [`KEPT`]. Only
-//! [`Store::read_keeping`] sees it then. Its item fires at its end, when it is counted out and noted as [`ENDED`], and once more when it is
-//! to be removed.
+//! Contents of a default engine whose objects have [leases](super::leases). Reads and changes see only what lives.
 
-use super::limited::{Limits, Paying};
-use super::setup::Expiry;
-use super::{DefaultEngine, Store};
-use crate::evict::account::Limit;
-use crate::evict::allowance::{wheel_parts, Limited};
-use crate::expiry::notices::{Notices, Why};
-use crate::expiry::wake_by;
-use crate::expiry::wheel::{Owner, Wheel, CROWD, FEW_PARTS, PARTS};
-use crate::failure::Failure;
-use crate::object::schema::{OwnedKey, Probe};
-use crate::object::{body_bytes, key_of, lease_of, retire_body};
-use cats_engine::{place_of, Entry, Locked, Range, Step};
+use super::books::{noting, Books};
+use super::content::{Content, Use};
+use super::engine::InlineEngine;
+use super::leases::{deadline, is_expired, lease, lives, Leases, ENDED};
+use super::limited::{Limits, Paying, Planned};
+use super::plain::Plain;
+use crate::expiry::notices::Why;
+use crate::object::group::free_entry;
+use crate::object::schema::{last_of_keys, Probe};
+use crate::object::{body_bytes, ObjectRef};
+use crate::write_log::Author;
+use cats_engine::{Entry, Locked, Range, Step, Trail};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
-use cats_sync::facade::{AtomicU64, AtomicUsize, Ordering};
+use cats_sync::facade::Ordering;
 use cats_sync::Busy;
-use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
-use cats_term::{is_immediate, TermRef, NIL};
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
-
-/// A read moves the deadline of an object only if that becomes later by this part of the table's idle time.
-const IDLE_PARTS: u64 = 16;
+use cats_term::lease::{Lease, NEVER, NOWHERE};
 
 /// The number of expired objects, or of parts of a range of such objects, that a walk passes, and how many of these it leaves.
 const STEPS: usize = 500;
 const PASSED: usize = 250;
 
-/// If a wheel has so many times as many items as the table has objects, stale ones are sought.
-const STALE_FACTOR: usize = 2;
-
-/// In the notes of a lease: a fetch may give the object out for some time after its end.
-const KEPT: u64 = 4;
-/// In the notes of a lease: the object has ended, and is counted out.
-const ENDED: u64 = 8;
-
-/// What a table with leases has besides its engine.
-pub struct Leases {
-    expiry: Expiry,
-    /// The longest time in milliseconds for which a fetch wants objects after their end.
-    stale: AtomicU64,
-    /// The number of objects that have ended and are kept.
-    ended: AtomicUsize,
-    /// The position of the key.
-    key: usize,
-    wheel: Items,
-    /// Odd while all items are looked at, as there were too many. Each such sweep has another number.
-    sweep: AtomicUsize,
-    /// For a table with a limit.
-    limits: Option<Limits>,
-    /// For a table that tells a process what it removes.
-    notices: OnceLock<Arc<Notices>>,
+/// An engine, and what its contents have besides.
+pub struct LeasedEngine<E: InlineEngine> {
+    pub engine: E,
+    pub leases: Box<Leases<E::Item>>,
 }
 
-enum Items {
-    OfHash(Wheel<u32>),
-    OfCa(Wheel<KeyItem>),
+/// See the module's documentation.
+pub struct Leased<'s, E: InlineEngine> {
+    pub owner: &'s LeasedEngine<E>,
+    pub books: &'s Books,
 }
 
-/// Calls a method of the wheel.
-macro_rules! wheel {
-    ($self:expr, $wheel:ident => $call:expr) => {
-        match &$self.wheel {
-            Items::OfHash($wheel) => $call,
-            Items::OfCa($wheel) => $call,
-        }
-    };
-}
-
-/// The key of an object of a `ca`: an immediate, or the address of a copy that belongs to the item.
-pub struct KeyItem(u64);
-
-// SAFETY: the item owns what it refers to.
-unsafe impl Send for KeyItem {}
-
-impl Default for KeyItem {
-    fn default() -> Self {
-        Self(NIL)
+impl<E: InlineEngine> Clone for Leased<'_, E> {
+    fn clone(&self) -> Self {
+        *self
     }
 }
+impl<E: InlineEngine> Copy for Leased<'_, E> {}
 
-impl KeyItem {
-    pub fn new(key: TermRef<'_>) -> Self {
-        match key.is_immediate() {
-            true => Self(key.word()),
-            false => Self(Box::into_raw(Box::new(OwnedKey::new(key))) as u64),
+/// The body of an object that a change may put, and whether it does, by what the place has.
+type Adding<'a> = (u64, &'a dyn Fn(Option<Entry>) -> bool);
+
+impl<'s, E: InlineEngine> Leased<'s, E> {
+    /// The contents as if nothing expired.
+    #[inline(always)]
+    pub fn plain(self) -> Plain<'s> {
+        Plain {
+            engine: self.owner.engine.either(),
+            books: self.books,
         }
     }
 
-    /// Calls `f` with the probe for the key.
-    pub fn with_probe<R>(&self, f: impl FnOnce(&Probe<'_>) -> R) -> R {
-        match is_immediate(self.0) {
-            true => f(&Probe::ordered(TermRef::immediate(self.0))),
-            // SAFETY: made by `new`, and dropped with the item.
-            false => f(unsafe { &*(self.0 as *const OwnedKey) }.probe()),
-        }
-    }
-
-    /// The bytes of the copy.
-    pub fn bytes(&self) -> usize {
-        match is_immediate(self.0) {
-            true => 0,
-            // SAFETY: as in `with_probe`.
-            false => unsafe { &*(self.0 as *const OwnedKey) }.bytes(),
-        }
-    }
-}
-
-impl Drop for KeyItem {
-    fn drop(&mut self) {
-        if !is_immediate(self.0) {
-            // SAFETY: as in `with_probe`.
-            drop(unsafe { Box::from_raw(self.0 as *mut OwnedKey) });
-        }
-    }
-}
-
-/// The lease of an entry.
-///
-/// # Safety
-/// The entry is one of a table with leases, and its object lives under the caller's guard.
-#[inline(always)]
-pub unsafe fn lease(entry: Entry) -> Lease {
-    // SAFETY: as the caller promises.
-    unsafe { lease_of(entry.body) }.load()
-}
-
-/// Whether an entry of a table with leases has not expired.
-///
-/// # Safety
-/// As for [`lease`].
-#[inline(always)]
-pub unsafe fn lives(entry: Entry) -> bool {
-    // SAFETY: as the caller promises.
-    !is_expired(unsafe { lease(entry) })
-}
-
-/// Whether the deadline of a lease is past.
-#[inline(always)]
-pub fn is_expired(lease: Lease) -> bool {
-    is_past(lease.deadline())
-}
-
-/// Whether a deadline is past. Reads no clock for one that never comes.
-#[inline(always)]
-pub fn is_past(deadline: u64) -> bool {
-    deadline != NEVER && clock::is_past(deadline)
-}
-
-/// The deadline of an entry of a table with leases.
-///
-/// # Safety
-/// As for [`lease`].
-#[inline]
-pub unsafe fn deadline(entry: Entry) -> u64 {
-    // SAFETY: as the caller promises.
-    unsafe { lease(entry) }.deadline()
-}
-
-/// The item of an object of a `hash`, whose entry has this key word.
-#[inline]
-pub fn place_item(key: u64) -> u32 {
-    (place_of(key) >> 32) as u32
-}
-
-/// A time after now. What is too late for a deadline is [`NEVER`].
-fn after(now: u64, time: u64) -> u64 {
-    now.saturating_add(time).min(NEVER)
-}
-
-impl Leases {
-    pub fn new(expiry: Option<Expiry>, limit: Option<Limit>, key: usize, ordered: bool, shared: bool) -> Self {
-        let limited = Limited {
-            ordered,
-            expires: expiry.is_some(),
-            shared,
-        };
-        let parts = match &limit {
-            Some(limit) => wheel_parts(limit, limited),
-            None if shared => PARTS,
-            None => FEW_PARTS,
-        };
-        let wheel = match ordered {
-            true => Items::OfCa(Wheel::new(parts)),
-            false => Items::OfHash(Wheel::new(parts)),
-        };
-        let limits = limit.map(|limit| Limits::new(limit, limited, key));
-        Self {
-            expiry: expiry.unwrap_or_default(),
-            stale: AtomicU64::new(0),
-            ended: AtomicUsize::new(0),
-            key,
-            wheel,
-            sweep: AtomicUsize::new(0),
-            limits,
-            notices: OnceLock::new(),
-        }
-    }
-
-    /// Who is told what is removed.
-    pub fn notices(&self) -> Option<&Arc<Notices>> {
-        self.notices.get()
-    }
-
-    /// Before anybody else knows the contents.
-    pub fn set_notices(&self, notices: Arc<Notices>) {
-        self.notices.get_or_init(|| notices);
-    }
-
-    /// Gives up an object that the table has removed by itself.
-    ///
-    /// # Safety
-    /// The body is that of an object to which nothing links any more. It is given up once.
+    /// The bytes of the engine, without those that are a part of the store.
     #[inline]
-    pub unsafe fn part_with(&self, guard: &Guard, body: u64, why: Why) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match self.notices() {
-                Some(notices) => notices.take_over(guard, body, why),
-                None => retire_body(guard, body),
-            }
-        }
+    pub fn engine_bytes(self) -> usize {
+        self.owner.engine.bytes() - size_of::<E>()
     }
 
-    /// Lets objects that are [kept](Self::keep) stay for so many milliseconds after their end.
-    pub fn keep_for(&self, stale: u64) {
-        // Relaxed: a number of its own. The load first spares the line a write.
-        if self.stale.load(Ordering::Relaxed) < stale {
-            self.stale.fetch_max(stale, Ordering::Relaxed);
-        }
-    }
-
-    /// Lets a fetch have an object for some time after its end, unless that would take room from others that nobody frees.
     #[cold]
-    pub fn keep(&self, entry: Entry, lease: Lease) {
-        if lease.notes() & KEPT != 0 || self.limits.as_ref().is_some_and(|limits| !limits.evicts()) {
-            return;
-        }
-        // SAFETY: the caller has read the entry under its guard, or made the object.
-        unsafe { lease_of(entry.body) }.change(|lease| Some(lease.with_notes(lease.notes() | KEPT)));
+    pub fn count_event(self, event: Event) {
+        self.owner.engine.events().count(event, 1);
     }
 
     /// Counts out an object that is removed, and why. An object that has ended was counted out then.
     ///
     /// # Safety
     /// The place of the entry is locked.
-    pub unsafe fn count_out(&self, store: &Store, entry: Entry, why: Event) {
+    pub unsafe fn count_out(self, entry: Entry, why: Event) {
         // SAFETY: the place is locked, so the object lives. Tables with leases have no groups.
         let (ended, bytes) = unsafe { (lease(entry).notes() & ENDED != 0, body_bytes(entry.body)) };
-        store.count(-i64::from(!ended), -(bytes as i64));
+        self.books.count(-i64::from(!ended), -(bytes as i64));
         match ended {
             // Relaxed: a count.
-            true => _ = self.ended.fetch_sub(1, Ordering::Relaxed),
-            false => store.count_event(why, 1),
+            true => _ = self.owner.leases.ended.fetch_sub(1, Ordering::Relaxed),
+            false => self.count_event(why),
         }
-    }
-
-    /// When an object with this lease is removed.
-    fn end_of(&self, lease: Lease) -> u64 {
-        match lease.notes() & KEPT != 0 {
-            // Relaxed: a number of its own. Where it becomes larger, the object is removed when it would have been.
-            true => after(lease.deadline(), self.stale.load(Ordering::Relaxed)),
-            false => lease.deadline(),
-        }
-    }
-
-    /// What a fetch may have of an entry: whether its object has ended, by less than `stale` milliseconds. `None` if it has nothing. What
-    /// lives counts as used, and is kept.
-    ///
-    /// # Safety
-    /// As for [`lease`].
-    pub unsafe fn fetched(&self, entry: Entry, stale: u64) -> Option<bool> {
-        // SAFETY: as the caller promises.
-        let seen = unsafe { lease(entry) };
-        if is_expired(seen) {
-            return (seen.notes() & KEPT != 0 && !is_past(after(seen.deadline(), stale))).then_some(true);
-        }
-        if stale > 0 {
-            self.keep(entry, seen);
-        }
-        self.used(entry.body, seen);
-        Some(false)
-    }
-
-    /// The time at which the next slot of the wheel may fire, or the process that is told of removals is to be sent a message.
-    pub fn due(&self) -> u64 {
-        let notices = self.notices().map_or(u64::MAX, |notices| notices.due());
-        wheel!(self, wheel => wheel.due()).min(notices)
-    }
-
-    pub fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + wheel!(self, wheel => wheel.bytes())
-            + self.limits.as_ref().map_or(0, Limits::bytes)
-            + self.notices().map_or(0, |notices| notices.bytes())
-    }
-
-    pub fn limits(&self) -> Option<&Limits> {
-        self.limits.as_ref()
-    }
-
-    /// To be called after a read has found an object that lived, by its body and its lease.
-    #[inline(always)]
-    pub fn used(&self, body: u64, lease: Lease) {
-        if let Some(limits) = &self.limits {
-            limits.used(body, lease);
-        }
-        if self.expiry.idle != u64::MAX {
-            self.extend(body);
-        }
-    }
-
-    /// Moves the deadline of an object of a table with an idle time, if that becomes later by some time. So few reads write.
-    #[inline(never)]
-    fn extend(&self, body: u64) {
-        let idle = self.expiry.idle;
-        // SAFETY: the caller has read the object under its guard.
-        let shared = unsafe { lease_of(body) };
-        let deadline = shared.load().deadline();
-        if deadline == NEVER || after(clock::about_now(), idle).saturating_sub(deadline) <= idle / IDLE_PARTS {
-            return;
-        }
-        let now = clock::now();
-        let new = after(now, idle);
-        shared.change(|lease| {
-            let lives = lease.deadline() > now;
-            (lives && lease.deadline() < new).then(|| lease.with_deadline(new))
-        });
     }
 
     /// Runs a change of a locked place that knows nothing of leases. `old` is what the place has, and `now` is
-    /// [the time for it](Self::time_for). An object that has expired is hidden from the change, and removed. Its body is stored in `gone`,
+    /// [the time for it](Leases::time_for). An object that has expired is hidden from the change, and removed. Its body is stored in `gone`,
     /// for the caller to part with after the step.
     #[inline(always)]
     pub fn change<R>(
-        &self,
-        store: &Store,
+        self,
         now: u64,
         old: Option<Entry>,
         gone: &mut u64,
-        paying: Option<&mut Paying<'_>>,
+        paying: Option<&mut Paying<'_, E::Item>>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> (Step, R) {
         // SAFETY: the place is locked, so its object lives.
@@ -366,12 +102,12 @@ impl Leases {
         };
         if let Some(dead) = dead {
             // SAFETY: the place is locked.
-            unsafe { self.count_out(store, dead, Event::Expired) };
+            unsafe { self.count_out(dead, Event::Expired) };
             *gone = dead.body;
         }
         let step = match step {
             Step::Put(new) => {
-                self.grant(new, old, now);
+                self.owner.leases.grant(new, old, now);
                 step
             }
             _ if dead.is_some() => Step::Remove,
@@ -383,78 +119,210 @@ impl Leases {
         (step, result)
     }
 
-    /// The time for a change of a place, which is locked and has `old`. 0 if nothing there expires.
-    #[inline]
-    pub fn time_for(&self, old: Option<Entry>) -> u64 {
-        let default = self.expiry.ttl.min(self.expiry.idle);
-        // SAFETY: the place is locked, so its object lives.
-        match default == u64::MAX && old.is_none_or(|old| unsafe { deadline(old) } == NEVER) {
-            true => 0,
-            false => clock::now(),
+    /// [`update`](Content::update), and a look at flights. `adding` is the body of what `change` may put, and says whether it will. `present`
+    /// says that `change` does nothing without an entry.
+    #[inline(always)]
+    fn change_and_tell<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        adding: Option<Adding<'_>>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let mut wrote = present;
+        let result = self.change_in_place(guard, probe, adding, present, |old| noting(&mut wrote, change(old)))?;
+        self.tell(wrote, probe);
+        Ok(result)
+    }
+
+    /// Ends the flight of a key, if it was written.
+    fn tell(self, wrote: bool, probe: &Probe<'static>) {
+        if wrote && self.books.history.is_awaited() {
+            self.books.wrote(probe, E::ORDERED);
         }
     }
 
-    /// Gives a new object the lease that it requests. `old` is what its place has, expired or not. The place is locked.
-    fn grant(&self, new: Entry, old: Option<Entry>, now: u64) {
-        // SAFETY: the place is locked, so its object lives, and the new one too.
-        let (requested, old) = unsafe { (lease(new), old.map(|old| lease(old))) };
-        // Nothing asked for the time before.
-        let now = match requested.request() {
-            Request::Given(time) if now == 0 && time != NEVER => clock::now(),
-            _ => now,
-        };
-        let kept = old.filter(|old| old.deadline() > now);
-        let deadline = match (requested.request(), kept) {
-            (Request::Kept, Some(old)) => old.deadline(),
-            (Request::Given(time), _) => after(now, time),
-            (Request::Kept | Request::Fresh, _) => after(now, self.expiry.ttl.min(self.expiry.idle)),
-        };
-        let uses = match (&self.limits, kept) {
-            (Some(limits), Some(old)) => limits.uses_after(old),
-            _ => 0,
-        };
-        let kept_as = match (requested.request(), kept) {
-            (Request::Kept, old) => old.map_or(0, Lease::notes),
-            _ => requested.notes(),
-        };
-        let notes = uses | kept_as & KEPT;
-        let place = self.place_for(new, old, deadline, now);
-        // SAFETY: as above.
-        unsafe { lease_of(new.body) }.store(Lease::new(deadline, place).with_notes(notes));
+    /// [`change_and_tell`](Self::change_and_tell) without a look at flights: for what removes objects that have ended.
+    fn change_in_place<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        adding: Option<Adding<'_>>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        if let Some(limits) = self.owner.leases.limits() {
+            return self.change_within(limits, guard, probe, adding, present, change);
+        }
+        let mut gone = 0;
+        // The clock is read with the place locked. So a change after the instant of a snapshot is not of an earlier time.
+        let result = self.plain().update_as_it_is(
+            guard,
+            probe,
+            present,
+            #[inline(always)]
+            |old| self.change(clock::now(), old, &mut gone, None, change),
+        )?;
+        self.part_with_expired(guard, gone);
+        Ok(result)
     }
 
-    /// The time by which the item of an object with this lease fires.
-    fn fires_by(&self, lease: Lease) -> u64 {
-        match lease.notes() & ENDED != 0 {
-            true => self.end_of(lease),
-            false => lease.deadline(),
+    /// Parts with an object that has expired, if there is one.
+    fn part_with_expired(self, guard: &Guard, gone: u64) {
+        if gone != 0 {
+            // SAFETY: the place has another entry now, or none.
+            unsafe { self.owner.leases.part_with(guard, gone, Why::Expired) }
         }
     }
 
-    /// The place of an item for an object with this deadline: that of the item which the key has, if that fires in time. Otherwise adds one.
-    fn place_for(&self, entry: Entry, old: Option<Lease>, deadline: u64, now: u64) -> u64 {
-        match old {
-            Some(old) if old.place() != NOWHERE && self.fires_by(old) <= deadline => old.place(),
-            _ if deadline == NEVER => NOWHERE,
-            _ => self.add(entry, deadline, now),
+    /// [`change_in_place`](Self::change_in_place) where there is a limit.
+    fn change_within<R>(
+        self,
+        limits: &'s Limits<E::Item>,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        adding: Option<Adding<'_>>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let (mut change, mut paying) = (Some(change), Paying::new(limits));
+        if adding.is_some() {
+            limits.hold(self, guard)?;
+        }
+        // Most of what full contents lack are objects that are about to be put. So room is made before the place is locked.
+        if let Some(price) = adding.map(|(body, _)| limits.price_of_one(body, None)) {
+            if limits.lacks(price) && !self.owner.engine.may_have(guard, probe) {
+                limits.make_room(self, guard, &[probe], price, &mut paying.purse)?;
+            }
+        }
+        loop {
+            let mut gone = 0;
+            let done = self.plain().update_as_it_is(guard, probe, present, |old| {
+                let now = self.owner.leases.time_for(old);
+                // SAFETY: the place is locked, so its object lives.
+                let live = old.filter(|entry| unsafe { deadline(*entry) } > now);
+                let price = match adding {
+                    Some((body, puts)) if puts(live) => match limits.fits(body) {
+                        true => limits.price_of_one(body, old),
+                        false => limits.price_of_one(body, None),
+                    },
+                    _ => 0,
+                };
+                if !paying.purse.affords(price) {
+                    return (Step::Keep, Err(price));
+                }
+                let change = change.take().expect("a change runs once");
+                let (step, result) = self.change(now, old, &mut gone, Some(&mut paying), change);
+                (step, Ok(result))
+            })?;
+            self.part_with_expired(guard, gone);
+            match done {
+                Ok(result) => {
+                    limits.settle(self, guard, &[probe], paying);
+                    return Ok(result);
+                }
+                Err(price) => limits.make_room(self, guard, &[probe], price, &mut paying.purse)?,
+            }
         }
     }
 
-    /// Adds an item for an object, and returns its place. The object's place is locked.
-    fn add(&self, entry: Entry, deadline: u64, now: u64) -> u64 {
-        let place = match &self.wheel {
-            Items::OfHash(wheel) => wheel.add(place_item(entry.key), deadline, now),
-            // SAFETY: the place is locked, so its object lives.
-            Items::OfCa(wheel) => wheel.add(KeyItem::new(unsafe { key_of(entry, self.key) }), deadline, now),
+    /// [`update_making`](Content::update_making) where there is a limit.
+    fn make_within<R>(
+        self,
+        limits: &'s Limits<E::Item>,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        adds: bool,
+        mut change: impl FnMut(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let (mut paying, mut purse, mut wrote) = (Paying::new(limits), limits.purse(), false);
+        if adds {
+            limits.hold(self, guard)?;
+        }
+        // As in `change_within`.
+        if adds && !limits.counts_bytes() && limits.lacks(1) && !self.owner.engine.may_have(guard, probe) {
+            limits.make_room(self, guard, &[probe], 1, &mut purse)?;
+        }
+        loop {
+            let mut gone = 0;
+            let done = self.plain().update_as_it_is(guard, probe, false, |old| {
+                let now = self.owner.leases.time_for(old);
+                self.change(now, old, &mut gone, Some(&mut paying), |live| {
+                    let (step, result) = change(live);
+                    if let Step::Put(new) = step {
+                        let lack = match limits.fits(new.body) {
+                            true => Some(limits.price_of_one(new.body, old)).filter(|price| !purse.affords(*price)),
+                            false => Some(limits.price_of_one(new.body, None)),
+                        };
+                        if let Some(price) = lack {
+                            // SAFETY: nobody else knows the object.
+                            unsafe { free_entry(new.body) };
+                            return (Step::Keep, Err(price));
+                        }
+                    }
+                    self.books.count_step(live, step);
+                    noting(&mut wrote, (step, Ok(result)))
+                })
+            })?;
+            self.part_with_expired(guard, gone);
+            match done {
+                Ok(result) => {
+                    paying.purse.take_over(&mut purse);
+                    limits.settle(self, guard, &[probe], paying);
+                    self.tell(wrote, probe);
+                    return Ok(result);
+                }
+                Err(price) => {
+                    purse.take_over(&mut paying.purse);
+                    limits.make_room(self, guard, &[probe], price, &mut purse)?;
+                }
+            }
+        }
+    }
+
+    /// Makes room for what a call on many keys will probably add. The engine grows for all its keys before it locks their places, so what is
+    /// refused is refused before. With the places locked, the price is looked at again.
+    fn prepay(
+        self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        planned: &impl Fn(usize) -> Planned,
+        paying: &mut Paying<'_, E::Item>,
+        lasting: &mut Option<Vec<bool>>,
+    ) -> Result<(), Busy> {
+        let limits = paying.limits;
+        limits.hold(self, guard)?;
+        let whole = |i: usize| limits.price_of(planned(i), None);
+        if !limits.lacks((0..probes.len()).map(whole).sum()) {
+            return Ok(());
+        }
+        let lasting = lasting.get_or_insert_with(|| last_of_keys(probes, E::ORDERED));
+        let mut prices = (0, 0);
+        for i in (0..probes.len()).filter(|i| lasting[*i]) {
+            let old = self.owner.engine.read(guard, probes[i], |entry| entry)?;
+            if planned(i).is_refused(old, clock::now()) {
+                return Ok(());
+            }
+            prices.0 += limits.price_of(planned(i), old);
+            prices.1 += whole(i);
+        }
+        // If all are too large together, nothing is to be evicted for them.
+        let price = if limits.has_capacity(prices.1) {
+            prices.0
+        } else {
+            prices.1
         };
-        wake_by(deadline);
-        place
+        if !paying.purse.affords(price) {
+            limits.make_room(self, guard, probes, price, &mut paying.purse)?;
+        }
+        Ok(())
     }
 
     /// Steps until an entry lives. `step` shows the entry after (or before) a key.
-    pub fn next_living<R, L: FnMut(Option<Entry>) -> R>(
-        &self,
-        (store, guard): (&Store, &Guard),
+    fn next_living<R, L: FnMut(Option<Entry>) -> R>(
+        self,
+        guard: &Guard,
         after: Option<&Probe<'static>>,
         mut look: L,
         mut step: impl FnMut(Option<&Probe<'static>>, &mut dyn FnMut(Option<Entry>)) -> Result<(), Busy>,
@@ -470,9 +338,9 @@ impl Leases {
             match (dead, result) {
                 (Some(dead), _) => {
                     // SAFETY: the engine has validated the entry. Its object lives as long as the call's guard.
-                    after = unsafe { Probe::stored(dead, self.key) }.map(|probe| *probe.erase());
+                    after = unsafe { Probe::stored(dead, self.owner.leases.key) }.map(|probe| *probe.erase());
                     if let (Some(probe), true) = (&after, number >= PASSED) {
-                        self.remove_dead(store, guard, probe)?;
+                        self.remove_dead(guard, probe)?;
                     }
                 }
                 (None, result) => return Ok(result.expect("an engine looks")),
@@ -483,16 +351,16 @@ impl Leases {
 
     /// Removes an object that has expired, for a walk that has met many of them in a row. The walk is to be tried again.
     #[cold]
-    fn remove_dead(&self, store: &Store, guard: &Guard, probe: &Probe<'_>) -> Result<(), Busy> {
+    fn remove_dead(self, guard: &Guard, probe: &Probe<'static>) -> Result<(), Busy> {
         // What is hidden from a change is removed.
-        store.change_leased(self, guard, probe, None, true, |_| (Step::Keep, ()))
+        self.change_in_place(guard, probe, None, true, |_| (Step::Keep, ()))
     }
 
     /// A part of a range that has an entry that lives, if any follows. `part` appends what `expand` appends for the entries of a range, and
     /// says whether more may follow.
-    pub fn living_range<'a, T>(
-        &self,
-        (store, guard): (&Store, &Guard),
+    fn living_range<'a, T>(
+        self,
+        guard: &Guard,
         range: Range<'a, Probe<'static>>,
         out: &mut Vec<T>,
         mut expand: impl FnMut(Entry, &mut Vec<T>),
@@ -522,12 +390,12 @@ impl Leases {
             })?;
             for entry in dead.drain(..) {
                 // SAFETY: as in `next_living`.
-                if let Some(probe) = unsafe { Probe::stored(entry, self.key) } {
-                    self.remove_dead(store, guard, &probe)?;
+                if let Some(probe) = unsafe { Probe::stored(entry, self.owner.leases.key) } {
+                    self.remove_dead(guard, probe.erase())?;
                 }
             }
             // SAFETY: as in `next_living`.
-            let last = last.and_then(|last| unsafe { Probe::stored(last, self.key) });
+            let last = last.and_then(|last| unsafe { Probe::stored(last, self.owner.leases.key) });
             match last {
                 Some(last) if more && out.len() == before => from = Some((*last.erase(), false)),
                 _ => return Ok(more),
@@ -536,279 +404,272 @@ impl Leases {
         Err(Busy)
     }
 
-    /// Gives an object that lives a deadline `time` after now. The place is locked.
-    pub fn touch(&self, entry: Entry, time: u64, now: u64) {
-        let deadline = after(now, time);
-        // SAFETY: the place is locked, so its object lives.
-        let shared = unsafe { lease_of(entry.body) };
-        let place = self.place_for(entry, Some(shared.load()), deadline, now);
-        shared.change(|lease| Some(lease.with_deadline(deadline).with_place(place)));
-    }
-
-    /// Looks for the object of an item that fires at a place: removes it if it has expired and is not kept, or adds an item for the next
-    /// time to look. With `clear`, also removes what is kept.
-    fn visit(&self, store: &Store, guard: &Guard, probe: &Probe<'_>, place: u64, clear: bool) -> Result<(), Busy> {
-        let mut gone = 0;
-        store.update_as_it_is(guard, probe, true, |old| {
-            let Some(entry) = old else {
-                return (Step::Keep, ());
-            };
-            // SAFETY: the place is locked, so its object lives.
-            let shared = unsafe { lease_of(entry.body) };
-            let (mut goes, mut ends) = (false, false);
-            // If a reader makes the deadline later meanwhile, or counts a use, this is done again, and one item more is stale.
-            shared.change(|lease| {
-                (goes, ends) = (false, false);
-                if lease.place() != place {
-                    return None;
-                }
-                let now = clock::now();
-                let ended = lease.deadline() <= now;
-                let end = self.end_of(lease);
-                if ended && (clear || end <= now) {
-                    goes = true;
-                    return None;
-                }
-                let next = match if ended { end } else { lease.deadline() } {
-                    NEVER => NOWHERE,
-                    time => self.add(entry, time, now),
-                };
-                ends = ended && lease.notes() & ENDED == 0;
-                let notes = lease.notes() | if ended { ENDED } else { 0 };
-                Some(lease.with_place(next).with_notes(notes))
-            });
-            if goes {
-                // SAFETY: the place is locked.
-                unsafe { self.count_out(store, entry, Event::Expired) };
-                if let Some(limits) = &self.limits {
-                    // SAFETY: the place is locked, so the object lives.
-                    unsafe { limits.give_back(entry.body) }
-                }
-                gone = entry.body;
-                return (Step::Remove, ());
-            }
-            if ends {
-                // Relaxed: a count.
-                self.ended.fetch_add(1, Ordering::Relaxed);
-                store.count(-1, 0);
-                store.count_event(Event::Expired, 1);
-            }
-            (Step::Keep, ())
-        })?;
-        if gone != 0 {
-            // SAFETY: nothing links to the object any more.
-            unsafe { self.part_with(guard, gone, Why::Expired) }
-        }
-        Ok(())
-    }
-
-    /// Looks for the objects whose items fire by the time, the tick of the time included if it is `whole`. `more` is asked now and then
-    /// whether to go on. With `clear`, also removes what is kept of these. Returns whether this is complete.
-    fn turn(
-        &self,
-        store: &Store,
+    /// See [`Store::touch`](super::Store::touch).
+    pub fn touch(
+        self,
         guard: &Guard,
-        (time, whole): (u64, bool),
-        clear: bool,
-        more: &mut dyn FnMut() -> bool,
+        probe: &Probe<'static>,
+        time: u64,
+        may: impl FnOnce() -> bool,
     ) -> Result<bool, Busy> {
-        match &self.wheel {
-            Items::OfHash(wheel) => {
-                let DefaultEngine::Hash(engine) = store.default_engine() else {
-                    unreachable!("a wheel of a hash");
-                };
-                let place_of_item = |item: u32| u64::from(item) << 32;
-                let mut found = Vec::new();
-                let prefetch = |item: &u32| engine.prefetch_at(guard, place_of_item(*item));
-                turn(wheel, (time, whole), more, prefetch, |item, place| {
-                    found.clear();
-                    engine.entries_at(guard, place_of_item(*item), &mut found, |entry, found| {
-                        // SAFETY: the engine shows entries under the guard.
-                        if place_item(entry.key) == *item && unsafe { lease(entry) }.place() == place {
-                            found.push(entry);
-                        }
-                    })?;
-                    found.iter().try_for_each(|entry| {
-                        // SAFETY: the engine has validated the entry.
-                        let probe = unsafe { Probe::stored(*entry, self.key) };
-                        probe.map_or(Ok(()), |probe| self.visit(store, guard, &probe, place, clear))
-                    })
-                })
+        self.update(guard, probe, |old| match old {
+            Some(entry) if may() => {
+                self.owner.leases.touch(entry, time, clock::now());
+                (Step::Touch, true)
             }
-            Items::OfCa(wheel) => {
-                let prefetch = |_: &KeyItem| ();
-                turn(wheel, (time, whole), more, prefetch, |item, place| {
-                    item.with_probe(|probe| self.visit(store, guard, probe, place, clear))
-                })
-            }
-        }
+            _ => (Step::Keep, false),
+        })
     }
 
-    /// The reaper's work, until `more` returns false. Returns whether it is complete.
-    pub fn expire(&self, store: &Store, guard: &Guard, more: &mut dyn FnMut() -> bool) -> Result<bool, Busy> {
-        if let Some(notices) = self.notices() {
-            notices.ring(guard);
-        }
+    /// See [`Store::time_left`](super::Store::time_left).
+    pub fn time_left(self, guard: &Guard, probe: &Probe<'static>) -> Result<Option<u64>, Busy> {
         let now = clock::now();
-        // Others may have looked at the last items of a sweep.
-        if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) && !self.is_sweeping() {
-            return Ok(true);
-        }
-        if !self.is_sweeping() {
-            let many =
-                wheel!(self, wheel => wheel.items()).map(|items| items > STALE_FACTOR * self.objects(store) + CROWD);
-            if let Err(busy) = many.and_then(|many| if many { self.begin_sweep() } else { Ok(()) }) {
-                // That items have become many is not told again.
-                wheel!(self, wheel => wheel.crowd());
-                return Err(busy);
-            }
-        }
-        let (complete, ended) = self.turn_in_sweep(store, guard, now, more)?;
-        if ended {
-            // What came during the sweep may be too much.
-            wheel!(self, wheel => wheel.crowd());
-        }
-        Ok(complete && !ended)
+        // SAFETY: engines show entries under the guard.
+        let deadline = self
+            .owner
+            .engine
+            .read(guard, probe, |entry| entry.map(|entry| unsafe { deadline(entry) }))?;
+        Ok(deadline
+            .filter(|deadline| *deadline > now)
+            .map(|deadline| match deadline {
+                NEVER => NEVER,
+                deadline => deadline - now,
+            }))
     }
 
-    /// The number of objects, with those that have ended and are kept.
-    pub fn objects(&self, store: &Store) -> usize {
-        // Relaxed: a figure.
-        store.size() + self.ended.load(Ordering::Relaxed)
-    }
-
-    /// The bytes of the wheel.
-    pub fn wheel_bytes(&self) -> usize {
-        wheel!(self, wheel => wheel.bytes())
-    }
-
-    fn is_sweeping(&self) -> bool {
-        // Relaxed: who sees a sweep too late does not help, and nothing else depends on it.
-        self.sweep.load(Ordering::Relaxed) % 2 == 1
-    }
-
-    /// Makes all items due, unless that was done and not all of them were looked at yet. Otherwise objects that have got an item would be
-    /// looked at anew, and nobody might ever come to the others. Every object that lives gets an item again, so no item is stale in the end.
-    fn begin_sweep(&self) -> Result<(), Busy> {
-        // Relaxed: the locks of the wheel order what was made due.
-        let sweep = self.sweep.load(Ordering::Relaxed);
-        let begin = |from, to| {
-            self.sweep
-                .compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed)
-        };
-        if sweep % 2 == 0 && begin(sweep, sweep + 1).is_ok() {
-            // What is due already when this fails is swept.
-            return wheel!(self, wheel => wheel.empty());
-        }
-        Ok(())
-    }
-
-    /// [`turn`](Self::turn) to the time. Returns whether it is complete, and whether a sweep ended with it.
-    fn turn_in_sweep(
-        &self,
-        store: &Store,
+    /// See [`Store::read_keeping`](super::Store::read_keeping).
+    pub fn read_keeping(
+        self,
         guard: &Guard,
-        now: u64,
-        more: &mut dyn FnMut() -> bool,
-    ) -> Result<(bool, bool), Busy> {
-        // Relaxed: as in `begin_sweep`. A sweep that began later does not end here.
-        let sweep = self.sweep.load(Ordering::Relaxed);
-        let complete = self.turn(store, guard, (now, false), false, more)?;
-        let end = || {
-            self.sweep
-                .compare_exchange(sweep, sweep + 1, Ordering::Relaxed, Ordering::Relaxed)
-        };
-        Ok((complete, complete && sweep % 2 == 1 && end().is_ok()))
+        probe: &Probe<'static>,
+        stale: u64,
+    ) -> Result<Option<(Entry, bool)>, Busy> {
+        self.owner.leases.keep_for(stale);
+        let entry = self.owner.engine.read(guard, probe, |entry| entry)?;
+        // SAFETY: the engine has validated the entry.
+        Ok(entry.and_then(|entry| Some((entry, unsafe { self.owner.leases.fetched(entry, stale) }?))))
     }
 
-    /// Looks at some items if a sweep goes on, or if one `is_due`. Whoever adds many items calls this, as the reaper may be too slow. Fails
-    /// where others are in the way. They or the reaper go on.
-    pub fn help_to_sweep(&self, store: &Store, guard: &Guard, is_due: bool) -> Result<(), Busy> {
-        if is_due {
-            self.begin_sweep()?;
-        }
-        if !self.is_sweeping() {
-            return Ok(());
-        }
-        let mut parts = HELPED;
-        let mut more = || {
-            parts -= 1;
-            parts > 0
-        };
-        self.turn_in_sweep(store, guard, clock::now(), &mut more).map(|_| ())
-    }
-
-    /// Removes what has expired, or counts it out. With `clear`, nothing that has expired is left. Fails with [`Failure::Slice`] as
-    /// long as more of that is left.
-    pub fn settle(&self, store: &Store, guard: &Guard, clear: bool) -> Result<(), Failure> {
-        let now = clock::now();
-        let start = Instant::now();
-        let mut more = || start.elapsed() < SLICE;
-        // Relaxed: what this call has counted out it sees. What others count out, the next attempt sees.
-        let is_left = || clear && self.ended.load(Ordering::Relaxed) > 0;
-        if is_left() && wheel!(self, wheel => wheel.due()) > 0 {
-            // Finds what is kept. If the call is made again, it is due.
-            wheel!(self, wheel => wheel.empty())?;
-        }
-        // What fires early is added again, in the same tick perhaps. So one turn is enough.
-        let quiet = wheel!(self, wheel => wheel.is_quiet(now));
-        match quiet || self.turn(store, guard, (now, true), clear, &mut more)? {
-            false => Err(Failure::Slice),
-            // Others may be at work at what has expired.
-            true if is_left() || wheel!(self, wheel => wheel.is_at_work()) => Err(Failure::Busy),
-            true => Ok(()),
-        }
+    /// See [`Store::keep_new`](super::Store::keep_new).
+    pub fn keep_new(self, entry: Entry, stale: u64) {
+        self.owner.leases.keep_for(stale);
+        // SAFETY: the caller has the new object.
+        self.owner.leases.keep(entry, unsafe { lease(entry) });
     }
 }
 
-/// The number of items that are looked at between two questions whether to go on.
-const ITEMS: usize = 16;
-/// A call helps to sweep by so many times as many.
-const HELPED: usize = 8;
-/// How long a scheduler settles at once.
-const SLICE: Duration = Duration::from_micros(500);
-/// How far ahead of an item another one is prefetched.
-const AHEAD: usize = 8;
+impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
+    fn books(self) -> &'s Books {
+        self.books
+    }
 
-fn turn<T: Owner>(
-    wheel: &Wheel<T>,
-    (time, whole): (u64, bool),
-    more: &mut dyn FnMut() -> bool,
-    prefetch: impl Fn(&T),
-    mut visit: impl FnMut(&T, u64) -> Result<(), Busy>,
-) -> Result<bool, Busy> {
-    // Where a part is in use for long, the others are looked at first.
-    let advanced = wheel.advance(time, whole);
-    while let Some(mut due) = wheel.take()? {
-        while let Some(item) = due.items.pop() {
-            if let Some(ahead) = due.items.len().checked_sub(AHEAD) {
-                prefetch(&due.items[ahead]);
-            }
-            if let Err(busy) = visit(&item, due.place) {
-                due.items.push(item);
-                return Err(busy);
-            }
-            if due.items.len() % ITEMS == 0 && !more() {
-                return Ok(false);
-            }
+    fn read<U: Use, R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        // The body of what was found, or 0, and its lease.
+        let none = Lease::new(NEVER, NOWHERE);
+        let mut seen = (0, none);
+        let result = self.owner.engine.read(guard, probe, |entry: Option<Entry>| {
+            // SAFETY: engines show entries under the guard.
+            let living = entry.map(|entry| (entry, unsafe { lease(entry) }));
+            let living = living.filter(|(_, lease)| !is_expired(*lease));
+            seen = living.map_or((0, none), |(entry, lease)| (entry.body, lease));
+            look(living.map(|(entry, _)| entry))
+        })?;
+        let (body, lease) = seen;
+        if U::COUNTS && body != 0 {
+            self.owner.leases.used(body, lease);
+        }
+        Ok(result)
+    }
+
+    #[inline(always)]
+    fn read_entry<U: Use>(self, guard: &Guard, probe: &Probe<'static>) -> Result<Option<Entry>, Busy> {
+        let Some(found) = self.owner.engine.read(guard, probe, |entry| entry)? else {
+            return Ok(None);
+        };
+        // SAFETY: the engine has validated the entry.
+        let lease = unsafe { lease(found) };
+        if is_expired(lease) {
+            return Ok(None);
+        }
+        if U::COUNTS {
+            self.owner.leases.used(found.body, lease);
+        }
+        Ok(Some(found))
+    }
+
+    fn update<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.change_and_tell(guard, probe, None, false, change)
+    }
+
+    fn update_present<R: Default>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.change_and_tell(guard, probe, None, true, |old| {
+            old.map_or_else(|| (Step::Keep, R::default()), change)
+        })
+    }
+
+    fn update_adding<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        body: u64,
+        puts: impl Fn(Option<Entry>) -> bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.change_and_tell(guard, probe, Some((body, &puts)), false, change)
+    }
+
+    fn update_making<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        adds: bool,
+        mut change: impl FnMut(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        match self.owner.leases.limits() {
+            Some(limits) => self.make_within(limits, guard, probe, adds, change),
+            None => self.update(guard, probe, |old| {
+                let (step, result) = change(old);
+                self.books.count_step(old, step);
+                (step, result)
+            }),
         }
     }
-    advanced.map(|()| true)
+
+    fn update_many<R>(
+        self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        author: Author,
+        planned: impl Fn(usize) -> Planned,
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let (mut change, mut paying) = (Some(change), self.owner.leases.limits().map(Paying::new));
+        // Of several writes of one key the last one counts. That is looked at if there is no room for all of them.
+        let mut lasting = None;
+        if let Some(paying) = &mut paying {
+            self.prepay(guard, probes, &planned, paying, &mut lasting)?;
+        }
+        loop {
+            let done = self.plain().update_many_as_it_is(guard, probes, author, |places| {
+                // As in `change_in_place`.
+                let now = clock::now();
+                let is_refused = || (0..probes.len()).any(|i| planned(i).is_refused(places.get(i), now));
+                if let Some(paying) = paying.as_mut().filter(|_| !is_refused()) {
+                    let lasts = |i: &usize| lasting.as_ref().is_none_or(|lasting: &Vec<bool>| lasting[*i]);
+                    let price = |old: &dyn Fn(usize) -> Option<Entry>| -> i64 {
+                        let lasting = (0..probes.len()).filter(lasts);
+                        lasting.map(|i| paying.limits.price_of(planned(i), old(i))).sum()
+                    };
+                    let needed = price(&|i| places.get(i));
+                    if !paying.purse.affords(needed) {
+                        // If all are too large together, nothing is to be evicted for them.
+                        let whole = price(&|_| None);
+                        return Err(if paying.limits.has_capacity(whole) {
+                            needed
+                        } else {
+                            whole
+                        });
+                    }
+                }
+                let change = change.take().expect("a change runs once");
+                let mut places = LeasedPlaces {
+                    places,
+                    content: self,
+                    now,
+                    paying: paying.as_mut(),
+                    gone: Vec::new(),
+                };
+                Ok((change(&mut places), places.gone))
+            })?;
+            let price = match done {
+                Ok((result, gone)) => {
+                    gone.into_iter().for_each(|body| self.part_with_expired(guard, body));
+                    if let Some(paying) = paying {
+                        paying.limits.settle(self, guard, probes, paying);
+                    }
+                    return Ok(result);
+                }
+                Err(price) => price,
+            };
+            if lasting.is_none() && probes.len() > 1 {
+                lasting = Some(last_of_keys(probes, E::ORDERED));
+                continue;
+            }
+            let paying = paying.as_mut().ok_or(Busy)?;
+            paying.limits.make_room(self, guard, probes, price, &mut paying.purse)?;
+        }
+    }
+
+    fn step<R>(
+        self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        trail: &mut Trail,
+        down: bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.next_living(guard, from, look, |from, look| {
+            self.owner.engine.step(guard, from, trail, down, look)
+        })
+    }
+
+    fn scan<'g>(
+        self,
+        guard: &'g Guard,
+        position: &mut u64,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<bool, Busy> {
+        self.owner.engine.scan_from(guard, position, limit, out, |entry, out| {
+            // SAFETY: engines show entries under the guard.
+            if unsafe { lives(entry) } {
+                expand(entry, out);
+            }
+        })
+    }
+
+    fn range<'g>(
+        self,
+        guard: &'g Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<bool, Busy> {
+        self.living_range(guard, range, out, expand, |range, out, expand| {
+            self.owner.engine.range(guard, range, limit, out, expand)
+        })
+    }
 }
 
 /// The places of an operation on many keys, for a change that knows nothing of leases.
-pub struct LeasedPlaces<'a, 'l> {
-    pub places: &'a mut dyn Locked,
-    pub leases: &'l Leases,
-    pub store: &'a Store,
-    pub now: u64,
+struct LeasedPlaces<'a, 's, E: InlineEngine> {
+    places: &'a mut dyn Locked,
+    content: Leased<'s, E>,
+    now: u64,
     /// For a table with a limit.
-    pub paying: Option<&'a mut Paying<'l>>,
+    paying: Option<&'a mut Paying<'s, E::Item>>,
     /// The bodies of objects that have expired and were removed. The caller parts with them.
-    pub gone: Vec<u64>,
+    gone: Vec<u64>,
 }
 
-impl Locked for LeasedPlaces<'_, '_> {
+impl<E: InlineEngine> Locked for LeasedPlaces<'_, '_, E> {
     fn get(&self, i: usize) -> Option<Entry> {
         // SAFETY: the place is locked, so its object lives.
         self.places
@@ -817,11 +678,11 @@ impl Locked for LeasedPlaces<'_, '_> {
     }
 
     fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
-        let (leases, store, now) = (self.leases, self.store, self.now);
+        let (content, now) = (self.content, self.now);
         let (mut gone, paying) = (0, &mut self.paying);
         self.places.update(i, &mut |old| {
             let paying = paying.as_deref_mut();
-            let (step, ()) = leases.change(store, now, old, &mut gone, paying, |old| (change(old), ()));
+            let (step, ()) = content.change(now, old, &mut gone, paying, |old| (change(old), ()));
             step
         });
         if gone != 0 {
@@ -830,11 +691,11 @@ impl Locked for LeasedPlaces<'_, '_> {
     }
 
     fn update_all(&mut self, probes: usize, change: &mut dyn FnMut(usize, Option<Entry>) -> Step) {
-        let (leases, store, now) = (self.leases, self.store, self.now);
+        let (content, now) = (self.content, self.now);
         let (all_gone, paying) = (&mut self.gone, &mut self.paying);
         self.places.update_all(probes, &mut |i, old| {
             let (mut gone, paying) = (0, paying.as_deref_mut());
-            let (step, ()) = leases.change(store, now, old, &mut gone, paying, |old| (change(i, old), ()));
+            let (step, ()) = content.change(now, old, &mut gone, paying, |old| (change(i, old), ()));
             all_gone.extend(Some(gone).filter(|gone| *gone != 0));
             step
         });

@@ -1,20 +1,19 @@
-//! Contents of tables with a limit: what their objects cost, and the items by which those to evict are found. The items are made as those
-//! of the timer wheel: see [`leased`](super::leased).
+//! Contents of tables with a limit: what their objects cost, and the items by which those to evict are found. The [items](super::items) are
+//! made as those of the timer wheel.
 
-use super::leased::{deadline, is_expired, lease, place_item, KeyItem};
-use super::{DefaultEngine, Store};
+use super::engine::InlineEngine;
+use super::items::KeyItem;
+use super::leased::Leased;
+use super::leases::{deadline, is_expired, lease};
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::allowance::{about_objects, Allowance, Limited};
-use crate::evict::item::Item;
 use crate::evict::policies::{Met, Rule, OFTEN};
 use crate::evict::shards::Shards;
 use crate::expiry::notices::Why;
-use crate::expiry::wheel::Owner;
-use crate::object::schema::{Exact, Probe};
-use crate::object::{key_of, lease_of, memory_of, owned_key_bytes};
+use crate::object::schema::Probe;
+use crate::object::{key_of, lease_of, memory_of};
 use crate::patience;
-use cats_engine::hash::Hash;
-use cats_engine::{hash_of, mix, Engine, Entry, Step};
+use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
 use cats_sync::facade::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
@@ -46,23 +45,6 @@ const STARVED: u32 = 100_000;
 thread_local! {
     /// The sum of the steps of this thread's writes, as far as it has not overflown.
     static NEXT_TIDIED: Cell<u32> = const { Cell::new(0) };
-}
-
-impl Item for KeyItem {
-    fn hash(&self) -> u32 {
-        self.with_probe(hash_of_key)
-    }
-}
-
-impl Owner for KeyItem {
-    fn owned_bytes(&self) -> usize {
-        self.bytes()
-    }
-}
-
-/// The hash of the item of a `ca` for a key.
-fn hash_of_key(probe: &Probe<'_>) -> u32 {
-    mix(hash_of(probe.word())) as u32
 }
 
 /// What a call may do in one of several places.
@@ -125,13 +107,8 @@ impl<'a> Own<'a> {
     }
 }
 
-enum Items {
-    OfHash(Shards<u32>),
-    OfCa(Shards<KeyItem>),
-}
-
 /// What a table with a limit has besides its leases.
-pub struct Limits {
+pub struct Limits<T: KeyItem> {
     account: Account,
     /// What the structure may take, if bytes are limited.
     allowance: Option<Allowance>,
@@ -147,10 +124,11 @@ pub struct Limits {
     most_uses: u64,
     /// The position of the key.
     key: usize,
-    items: Items,
+    /// Of all objects.
+    items: Shards<T>,
 }
 
-impl Limits {
+impl<T: KeyItem> Limits<T> {
     pub fn new(limit: Limit, limited: Limited, key: usize) -> Self {
         let objects = about_objects(&limit);
         let allowance = (limit.unit == Unit::Bytes).then(|| Allowance::new(&limit, limited));
@@ -164,22 +142,12 @@ impl Limits {
             starved: AtomicU32::new(0),
             most_uses: limit.policy.map_or(0, |policy| policy.about().uses.into()),
             key,
-            items: match limited.ordered {
-                true => Items::OfCa(Shards::new(limit.policy, objects)),
-                false => Items::OfHash(Shards::new(limit.policy, objects)),
-            },
+            items: Shards::new(limit.policy, objects),
         }
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + self.queue_bytes()
-    }
-
-    fn queue_bytes(&self) -> usize {
-        match &self.items {
-            Items::OfHash(shards) => shards.bytes(),
-            Items::OfCa(shards) => shards.bytes(),
-        }
+        size_of::<Self>() + self.items.bytes()
     }
 
     pub fn purse(&self) -> Purse<'_> {
@@ -195,20 +163,7 @@ impl Limits {
         match &self.allowance {
             None => 1,
             // SAFETY: as the caller promises.
-            Some(allowance) => unsafe { (memory_of(body) + allowance.of_object(self.key_bytes(body))) as i64 },
-        }
-    }
-
-    /// What the key of an object takes in an item.
-    ///
-    /// # Safety
-    /// As for [`cost`](Self::cost).
-    #[inline]
-    unsafe fn key_bytes(&self, body: u64) -> usize {
-        match &self.items {
-            Items::OfHash(_) => 0,
-            // SAFETY: as the caller promises.
-            Items::OfCa(_) => unsafe { owned_key_bytes(body, self.key) },
+            Some(allowance) => unsafe { (memory_of(body) + allowance.of_object(T::bytes_for(body, self.key))) as i64 },
         }
     }
 
@@ -218,9 +173,9 @@ impl Limits {
     /// As for [`cost`](Self::cost), for both.
     #[inline]
     unsafe fn count_keys(&self, new: Option<u64>, old: Option<u64>) {
-        if self.counts_bytes() && matches!(self.items, Items::OfCa(_)) {
+        if self.counts_bytes() {
             // SAFETY: as the caller promises.
-            let bytes = |body: Option<u64>| body.map_or(0, |body| unsafe { self.key_bytes(body) as i64 });
+            let bytes = |body: Option<u64>| body.map_or(0, |body| unsafe { T::bytes_for(body, self.key) as i64 });
             let more = bytes(new) - bytes(old);
             if more != 0 {
                 // Relaxed: a figure.
@@ -317,50 +272,60 @@ impl Limits {
     }
 
     /// Adds the items of new objects, and makes good what the call owes if that is possible. `probes` are the keys that it wrote.
-    pub fn settle(&self, store: &Store, guard: &Guard, probes: &[&Probe<'_>], paying: Paying<'_>) {
+    pub fn settle<E: InlineEngine<Item = T>>(
+        &self,
+        content: Leased<'_, E>,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        paying: Paying<'_, T>,
+    ) {
         let Paying { mut purse, new, .. } = paying;
         for entry in &new {
-            match &self.items {
-                Items::OfHash(shards) => admit(shards, place_item(entry.key), store, |item| {
-                    find_place(store, guard, item)
-                }),
-                Items::OfCa(shards) => {
-                    // SAFETY: the entry was put under this guard, so its object lives.
-                    let item = KeyItem::new(unsafe { key_of(*entry, self.key) });
-                    admit(shards, item, store, |item| find_key(store, guard, item))
-                }
+            // SAFETY: the entry was put under this guard, so its object lives.
+            let item = unsafe { T::of(*entry, self.key) };
+            let is_back = self
+                .items
+                .admit(item, || content.books.size(), |item| is_there(content, guard, item));
+            if is_back {
+                content.count_event(Event::Readmitted);
             }
         }
         let debt = self.account.debt();
         if purse.owes() || debt > 0 {
             // What cannot be evicted now is owed on.
-            _ = self.fill(store, guard, probes.first().copied(), &[], debt, &mut purse);
+            _ = self.fill(content, guard, probes.first().copied(), &[], debt, &mut purse);
         }
         // What only replaces an object by one of the same size leaves no item, except perhaps in the wheel.
         let leaves_nothing = new.is_empty() && purse.is_even();
-        self.tidy_sometimes(store, guard, probes.len(), leaves_nothing);
+        self.tidy_sometimes(content, guard, probes.len(), leaves_nothing);
     }
 
     /// Calls [`tidy`](Self::tidy) after some writes, or where the engine has become too large, if bytes are limited. No place is locked.
     #[inline]
-    fn tidy_sometimes(&self, store: &Store, guard: &Guard, writes: usize, leaves_nothing: bool) {
+    fn tidy_sometimes<E: InlineEngine<Item = T>>(
+        &self,
+        content: Leased<'_, E>,
+        guard: &Guard,
+        writes: usize,
+        leaves_nothing: bool,
+    ) {
         let Some(allowance) = self.allowance.as_ref().filter(|it| !leaves_nothing || it.has_wheel()) else {
             return;
         };
         // Relaxed: hints.
-        let is_large = || store.engine_bytes() > self.tidied_above.load(Ordering::Relaxed);
+        let is_large = || content.engine_bytes() > self.tidied_above.load(Ordering::Relaxed);
         if is_tidied_after(writes) || self.is_hindered.load(Ordering::Relaxed) || is_large() {
-            _ = self.tidy(allowance, store, guard);
+            _ = self.tidy(allowance, content, guard);
         }
     }
 
     /// To be called before objects are added. If the structure is too large because other threads were in the way, makes it smaller. Fails
     /// if they still are.
     #[inline]
-    pub fn hold(&self, store: &Store, guard: &Guard) -> Result<(), Busy> {
+    pub fn hold<E: InlineEngine<Item = T>>(&self, content: Leased<'_, E>, guard: &Guard) -> Result<(), Busy> {
         match &self.allowance {
             // Relaxed: a hint.
-            Some(allowance) if self.is_hindered.load(Ordering::Relaxed) => self.tidy(allowance, store, guard),
+            Some(allowance) if self.is_hindered.load(Ordering::Relaxed) => self.tidy(allowance, content, guard),
             _ => Ok(()),
         }
     }
@@ -368,31 +333,28 @@ impl Limits {
     /// Makes the structure smaller, if it is larger than it may be. Gives up rather than wait. Fails if the structure is still too large
     /// because other threads are in the way.
     #[inline(never)]
-    fn tidy(&self, allowance: &Allowance, store: &Store, guard: &Guard) -> Result<(), Busy> {
-        let Some(leases) = store.leases() else { return Ok(()) };
+    fn tidy<E: InlineEngine<Item = T>>(
+        &self,
+        allowance: &Allowance,
+        content: Leased<'_, E>,
+        guard: &Guard,
+    ) -> Result<(), Busy> {
         // Relaxed: a figure.
         let keys = usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(0);
-        let (objects, queues, wheel) = (leases.objects(store), self.queue_bytes(), leases.wheel_bytes());
+        let (objects, queues, wheel) = (content.objects(), self.items.bytes(), content.wheel_bytes());
         let most = allowance.of_engine(objects);
-        let mut done = trim(store, guard, most);
+        let mut done = trim(content, guard, most);
         let is_crowded = queues + wheel > allowance.of_items(objects, keys);
         if is_crowded && queues > allowance.of_queues(objects, keys) {
-            let trimmed = match &self.items {
-                Items::OfHash(shards) => {
-                    shards.trim(|item| find_place(store, guard, item).map_or(true, |found| found.is_some()))
-                }
-                Items::OfCa(shards) => {
-                    shards.trim(|item| find_key(store, guard, item).map_or(true, |found| found.is_some()))
-                }
-            };
+            let trimmed = self.items.trim(|item| is_there(content, guard, item));
             done = done.and(trimmed);
         }
         let is_due = is_crowded && wheel > allowance.of_wheel(objects, keys);
-        done = leases.help_to_sweep(store, guard, is_due).and(done);
-        let engine = store.engine_bytes();
+        done = content.help_to_sweep(guard, is_due).and(done);
+        let engine = content.engine_bytes();
         // Where nothing can be done, the next write need not look. Relaxed: a hint.
         self.tidied_above.store(engine.max(most), Ordering::Relaxed);
-        let is_large = engine > most || self.queue_bytes() + leases.wheel_bytes() > allowance.of_items(objects, keys);
+        let is_large = engine > most || self.items.bytes() + content.wheel_bytes() > allowance.of_items(objects, keys);
         let is_hindered = is_large && done.is_err();
         // Relaxed: a hint. The load first spares the line a write.
         if self.is_hindered.load(Ordering::Relaxed) != is_hindered {
@@ -407,15 +369,15 @@ impl Limits {
 
     /// Makes the purse hold this amount, by evicting objects. Those of the first key's shard come first. The call writes these keys.
     #[cold]
-    pub fn make_room(
+    pub fn make_room<E: InlineEngine<Item = T>>(
         &self,
-        store: &Store,
+        content: Leased<'_, E>,
         guard: &Guard,
-        probes: &[&Probe<'_>],
+        probes: &[&Probe<'static>],
         amount: i64,
         purse: &mut Purse<'_>,
     ) -> Result<(), Busy> {
-        let lack = match self.fill(store, guard, probes.first().copied(), probes, amount, purse) {
+        let lack = match self.fill(content, guard, probes.first().copied(), probes, amount, purse) {
             Ok(()) => {
                 // Relaxed: a count. The load first spares the line a write.
                 if self.starved.load(Ordering::Relaxed) > 0 {
@@ -432,7 +394,7 @@ impl Limits {
             // Others have taken all that there is, and put objects that no queue has yet.
             Lack::Full if self.evicts() => self.starved.fetch_add(1, Ordering::Relaxed) > STARVED,
             // What has expired is no reason to refuse.
-            Lack::Full => match store.settle(guard, false) {
+            Lack::Full => match content.settle(guard, false) {
                 Ok(()) => !purse.affords(amount),
                 Err(_) => false,
             },
@@ -441,7 +403,7 @@ impl Limits {
             false if purse.has(amount) => Ok(()),
             false => Err(Busy),
             true => {
-                store.count_event(Event::Refused, 1);
+                content.count_event(Event::Refused);
                 Err(match is_too_large {
                     true => patience::too_large(),
                     false => patience::full(),
@@ -451,12 +413,12 @@ impl Limits {
     }
 
     /// See [`make_room`](Self::make_room). The objects of `probe`'s shard come first.
-    fn fill(
+    fn fill<E: InlineEngine<Item = T>>(
         &self,
-        store: &Store,
+        content: Leased<'_, E>,
         guard: &Guard,
-        probe: Option<&Probe<'_>>,
-        own: &[&Probe<'_>],
+        probe: Option<&Probe<'static>>,
+        own: &[&Probe<'static>],
         amount: i64,
         purse: &mut Purse<'_>,
     ) -> Result<(), Lack> {
@@ -464,60 +426,35 @@ impl Limits {
             return Err(Lack::Full);
         }
         let tally = Tally::default();
-        let own: SmallVec<[_; 1]> = own.iter().map(|probe| probe.erase()).collect();
-        let own = Own::new(&own, matches!(self.items, Items::OfCa(_)), self.key);
-        let filled = match &self.items {
-            Items::OfHash(shards) => {
-                let first = probe.map(|probe| place_item(probe.word()).hash());
-                let mut visit = |item: &u32, rule: Rule| {
-                    self.visit(store, guard, rule, &own, &tally, |look| {
-                        update_place(store, guard, self.key, item, look)
-                    })
-                };
-                let far = store.outgrows_caches();
-                let ahead = |item: &u32, early: bool| {
-                    if far {
-                        prefetch(store, guard, item, early);
-                    }
-                };
-                fill(shards, first, amount, purse, &tally, &mut visit, &ahead)
-            }
-            Items::OfCa(shards) => {
-                let first = probe.map(hash_of_key);
-                let mut visit = |item: &KeyItem, rule: Rule| {
-                    self.visit(store, guard, rule, &own, &tally, |look| {
-                        update_key(store, guard, item, look)
-                    })
-                };
-                let far = store.outgrows_caches();
-                let ahead = |item: &KeyItem, early: bool| {
-                    if far {
-                        item.with_probe(|probe| {
-                            let spot = store.approach(guard, probe);
-                            if !early {
-                                store.prefetch_object(guard, probe, spot);
-                            }
-                        });
-                    }
-                };
-                fill(shards, first, amount, purse, &tally, &mut visit, &ahead)
+        let own = Own::new(own, E::ORDERED, self.key);
+        let first = probe.map(T::hash_for);
+        let mut visit = |item: &T, rule: Rule| {
+            self.visit(content, guard, rule, &own, &tally, |look| {
+                update_item(content, guard, self.key, item, look)
+            })
+        };
+        let far = content.owner.engine.outgrows_caches();
+        let ahead = |item: &T, early: bool| {
+            if far {
+                content.owner.engine.prefetch_found(guard, item, early);
             }
         };
+        let filled = fill(&self.items, first, amount, purse, &tally, &mut visit, &ahead);
         // A large object takes the room of many small ones, whose share of the structure must be free by then.
         if let Some(allowance) = self
             .allowance
             .as_ref()
             .filter(|_| is_tidied_after(tally.visits.get() / VISITS_OF_A_WRITE))
         {
-            _ = self.tidy(allowance, store, guard);
+            _ = self.tidy(allowance, content, guard);
         }
         filled
     }
 
     /// Visits an object: evicts it if it was not used enough, or has expired. `update` locks the object's place and runs a change.
-    fn visit(
+    fn visit<E: InlineEngine<Item = T>>(
         &self,
-        store: &Store,
+        content: Leased<'_, E>,
         guard: &Guard,
         rule: Rule,
         own: &Own<'_>,
@@ -555,10 +492,8 @@ impl Limits {
                 true => (Event::Expired, Why::Expired),
                 false => (Event::Evicted, Why::Evicted),
             };
-            if let Some(leases) = store.leases() {
-                // SAFETY: the place is locked.
-                unsafe { leases.count_out(store, entry, event) };
-            }
+            // SAFETY: the place is locked.
+            unsafe { content.count_out(entry, event) };
             (met, gone) = (Met::Evicted, entry.body);
             Step::Remove
         });
@@ -568,10 +503,8 @@ impl Limits {
                 self.count_keys(None, Some(gone));
                 tally.freed.set(tally.freed.get() + self.cost(gone));
             }
-            if let Some(leases) = store.leases() {
-                // SAFETY: nothing links to the object any more.
-                unsafe { leases.part_with(guard, gone, why) }
-            }
+            // SAFETY: nothing links to the object any more.
+            unsafe { content.owner.leases.part_with(guard, gone, why) }
         }
         done.map_or(Met::Busy, |()| met)
     }
@@ -594,11 +527,11 @@ fn is_tidied_after(writes: usize) -> bool {
 }
 
 /// Makes an engine smaller until it takes at most so many bytes, or cannot be made smaller. Fails if other threads were in the way.
-fn trim(store: &Store, guard: &Guard, most: usize) -> Result<(), Busy> {
+fn trim<E: InlineEngine>(content: Leased<'_, E>, guard: &Guard, most: usize) -> Result<(), Busy> {
     let mut before = usize::MAX;
     loop {
-        store.trim(guard, most)?;
-        let bytes = store.engine_bytes();
+        content.owner.engine.trim(guard, most + size_of::<E>())?;
+        let bytes = content.engine_bytes();
         if bytes <= most || bytes >= before {
             return Ok(());
         }
@@ -606,86 +539,39 @@ fn trim(store: &Store, guard: &Guard, most: usize) -> Result<(), Busy> {
     }
 }
 
-/// Adds the item of a new object.
-fn admit<T: Item>(shards: &Shards<T>, item: T, store: &Store, find: impl Fn(&T) -> Result<Option<Entry>, Busy>) {
-    let is_back = shards.admit(
-        item,
-        || store.size(),
-        |item| find(item).map_or(true, |found| found.is_some()),
-    );
-    if is_back {
-        store.count_event(Event::Readmitted, 1);
-    }
+/// Whether an item has an entry. If others are in the way, it has.
+fn is_there<E: InlineEngine>(content: Leased<'_, E>, guard: &Guard, item: &E::Item) -> bool {
+    content
+        .owner
+        .engine
+        .find(guard, item)
+        .map_or(true, |found| found.is_some())
 }
 
-/// The engine of items that are places.
-fn hash_engine(store: &Store) -> &Hash<Exact> {
-    let DefaultEngine::Hash(engine) = store.default_engine() else {
-        unreachable!("items of a hash");
-    };
-    engine
-}
-
-/// The entry of an item.
-fn find_place(store: &Store, guard: &Guard, item: &u32) -> Result<Option<Entry>, Busy> {
-    hash_engine(store).find_at(guard, u64::from(*item) << 32, |entry| place_item(entry.key) == *item)
-}
-
-/// Runs a change of the entry of an item. It keeps the entry or removes it.
-fn update_place(
-    store: &Store,
+/// Runs a change of the entry of an item. It keeps the entry or removes it. The key of an object is at position `key`.
+fn update_item<E: InlineEngine>(
+    content: Leased<'_, E>,
     guard: &Guard,
     key: usize,
-    item: &u32,
+    item: &E::Item,
     change: &mut dyn FnMut(Option<Entry>) -> Step,
 ) -> Result<(), Busy> {
-    if store.history.is_watched() {
-        // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
-        let probe = find_place(store, guard, item)?.and_then(|entry| unsafe { Probe::stored(entry, key) });
-        return probe.map_or(Ok(()), |probe| {
-            store.update_as_it_is(guard, &probe, true, |old| (change(old), ()))
-        });
+    if !content.books.history.is_watched() {
+        return content.owner.engine.update_found(guard, item, change);
     }
-    let is_it = |entry: Entry| place_item(entry.key) == *item;
-    hash_engine(store).update_at(guard, u64::from(*item) << 32, is_it, |old| (change(old), ()))
-}
-
-/// Prefetches what a visit reads: early the bucket, later the object.
-fn prefetch(store: &Store, guard: &Guard, item: &u32, early: bool) {
-    if early {
-        hash_engine(store).prefetch_at(guard, u64::from(*item) << 32);
-    } else if let Ok(Some(entry)) = find_place(store, guard, item) {
-        // SAFETY: the object lives under the guard.
-        cats_sync::prefetch(unsafe { lease_of(entry.body) });
-    }
-}
-
-/// The entry of an item of a `ca`.
-fn find_key(store: &Store, guard: &Guard, item: &KeyItem) -> Result<Option<Entry>, Busy> {
-    item.with_probe(|probe| store.read_as_it_is(guard, probe, |entry| entry))
-}
-
-/// As [`update_place`], for an item of a `ca`.
-fn update_key(
-    store: &Store,
-    guard: &Guard,
-    item: &KeyItem,
-    change: &mut dyn FnMut(Option<Entry>) -> Step,
-) -> Result<(), Busy> {
-    item.with_probe(|probe| {
-        if store.history.is_watched() {
-            return store.update_as_it_is(guard, probe, true, |old| (change(old), ()));
-        }
-        let DefaultEngine::Ca(engine) = store.default_engine() else {
-            unreachable!("items of a ca");
-        };
-        engine.update_present(guard, probe.erase(), |entry| (change(Some(entry)), ()))
+    let found = content.owner.engine.find(guard, item)?;
+    // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
+    let probe = found.and_then(|entry| unsafe { Probe::stored(entry, key) });
+    probe.map_or(Ok(()), |probe| {
+        content
+            .plain()
+            .update_as_it_is(guard, probe.erase(), true, |old| (change(old), ()))
     })
 }
 
 /// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first. `tally` has what `visit` freed
 /// and is not in the purse yet.
-fn fill<T: Item>(
+fn fill<T: KeyItem>(
     shards: &Shards<T>,
     first: Option<u32>,
     amount: i64,
@@ -717,16 +603,16 @@ fn fill<T: Item>(
     Ok(())
 }
 
-/// How the engines' steps are looked at: see [`change`](super::leased::Leases::change).
-pub struct Paying<'a> {
-    pub limits: &'a Limits,
+/// How the engines' steps are looked at: see [`change`](super::leased::Leased::change).
+pub struct Paying<'a, T: KeyItem> {
+    pub limits: &'a Limits<T>,
     pub purse: Purse<'a>,
     /// The entries of new keys.
     pub new: SmallVec<[Entry; 1]>,
 }
 
-impl<'a> Paying<'a> {
-    pub fn new(limits: &'a Limits) -> Self {
+impl<'a, T: KeyItem> Paying<'a, T> {
+    pub fn new(limits: &'a Limits<T>) -> Self {
         Self {
             limits,
             purse: limits.purse(),

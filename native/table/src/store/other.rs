@@ -1,8 +1,12 @@
 //! Engines besides the two default ones. They are behind one virtual call, so they cost tables with a default engine nothing.
 
+use super::books::{noting, Books};
+use super::content::{Content, Use};
+use super::limited::Planned;
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
-use cats_engine::{Between, Entry, Locked, Range, Step};
+use crate::write_log::Author;
+use cats_engine::{Between, Entry, Locked, Range, Step, Trail};
 #[cfg(feature = "compared")]
 use cats_papers::detaching::Detaching;
 use cats_sync::epoch::Guard;
@@ -100,4 +104,130 @@ pub trait Frozen {
     fn is_overfull(&self) -> bool;
     /// For those who know what it is.
     fn as_any(&self) -> &dyn Any;
+}
+
+/// Contents of such an engine.
+#[derive(Clone, Copy)]
+pub struct Boxed<'s> {
+    pub engine: &'s dyn Other,
+    pub books: &'s Books,
+}
+
+impl Boxed<'_> {
+    /// [`update`](Content::update). `present` says that `change` does nothing without an entry.
+    fn change<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let (mut change, mut result, mut wrote) = (Some(change), None, present);
+        self.engine.update(guard, probe, &mut |entry| {
+            let change = change.take().expect("an engine runs a change once");
+            let (step, value) = noting(&mut wrote, change(entry));
+            result = Some(value);
+            step
+        })?;
+        if wrote && self.books.history.is_awaited() {
+            self.books.wrote(probe, self.engine.is_ordered());
+        }
+        Ok(result.expect("an engine runs a change"))
+    }
+}
+
+impl<'s> Content<'s> for Boxed<'s> {
+    fn books(self) -> &'s Books {
+        self.books
+    }
+
+    fn read<U: Use, R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        looked(look, |look| self.engine.read(guard, probe, look))
+    }
+
+    fn update<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.change(guard, probe, false, change)
+    }
+
+    fn update_present<R: Default>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.change(guard, probe, true, |old| {
+            old.map_or_else(|| (Step::Keep, R::default()), change)
+        })
+    }
+
+    fn update_many<R>(
+        self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        _author: Author,
+        _planned: impl Fn(usize) -> Planned,
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let (mut change, mut result) = (Some(change), None);
+        self.engine.update_many(guard, probes, &mut |places| {
+            result = change.take().map(|change| change(places));
+        })?;
+        Ok(result.expect("an engine runs the change"))
+    }
+
+    fn step<R>(
+        self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        _trail: &mut Trail,
+        down: bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        looked(look, |look| match down {
+            true => self.engine.previous(guard, from, look),
+            false => self.engine.next(guard, from, look),
+        })
+    }
+
+    fn scan<'g>(
+        self,
+        guard: &'g Guard,
+        position: &mut u64,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<bool, Busy> {
+        self.engine.scan(guard, position, limit, out, &mut expand)
+    }
+
+    fn range<'g>(
+        self,
+        guard: &'g Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<bool, Busy> {
+        self.engine.range(guard, range, limit, out, &mut expand)
+    }
+}
+
+/// The result of `look`.
+fn looked<R>(
+    mut look: impl FnMut(Option<Entry>) -> R,
+    call: impl FnOnce(&mut dyn FnMut(Option<Entry>)) -> Result<(), Busy>,
+) -> Result<R, Busy> {
+    let mut result = None;
+    call(&mut |entry| result = Some(look(entry)))?;
+    Ok(result.expect("an engine looks"))
 }

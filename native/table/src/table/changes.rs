@@ -103,11 +103,8 @@ impl Handle<'_> {
             }
             // What other calls count in the old contents from here on is not told any more.
             fresh.absorb_events(self.store());
-            if let (Some(new), Some(notices)) = (
-                fresh.leases(),
-                self.store().leases().and_then(|leases| leases.notices()),
-            ) {
-                new.set_notices(notices.clone());
+            if let Some(notices) = self.store().notices() {
+                fresh.set_notices(notices.clone());
             }
             // Release: whoever finds the fresh contents sees them whole. Acquire: likewise for this thread and the old ones.
             let old = table.store.swap(fresh.into_raw(), Ordering::AcqRel);

@@ -138,7 +138,6 @@ const NAMED: Field = Field(47, 1);
 const COMPRESSED: Field = Field(48, 1);
 const PLAIN: Field = Field(49, 1);
 const LEASED: Field = Field(50, 1);
-const DIRECT: Field = Field(51, 1);
 
 const LOCKS: u64 = 3;
 const HASH_LOCKS: u64 = LOCKS + 1 + MAX_BUCKET_LOCKS.ilog2() as u64 - MIN_HASH_LOCKS.ilog2() as u64;
@@ -233,18 +232,11 @@ impl Options {
         self.get(PLAIN) != 0
     }
 
-    /// Whether the table has the default engine of its type, and its objects have no leases. They may be packed.
-    #[inline]
-    pub fn direct(self) -> bool {
-        self.get(DIRECT) != 0
-    }
-
     /// The options of a snapshot of a table with these options.
     pub(crate) fn of_snapshot(mut self) -> Self {
         self.set(ACCESS, Access::Protected as u64);
         self.set(NAMED, 0);
         self.set(PLAIN, 0);
-        self.set(DIRECT, 0);
         self
     }
 
@@ -377,9 +369,7 @@ impl Collect {
         }
         let leased = self.expiry.is_some() || limit.is_some();
         options.set(LEASED, leased.into());
-        let direct = engine == default && !leased;
-        options.set(DIRECT, direct.into());
-        options.set(PLAIN, (direct && !options.compressed()).into());
+        options.set(PLAIN, (engine == default && !leased && !options.compressed()).into());
         let locks = matches!(asked, WriteConcurrency::Locks(_));
         let setup = match engine == default && self.special.is_none() && !locks && !leased {
             true => None,

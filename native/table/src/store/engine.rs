@@ -1,0 +1,582 @@
+//! What contents ask of the default engines, in one form for both. All that differs between the two stands here.
+
+use super::items::{place_item, CopiedKey, KeyItem};
+use crate::failure::Failure;
+use crate::object::lease_of;
+use crate::object::schema::{Exact, Ordered, Probe};
+use cats_engine::ca::Ca;
+use cats_engine::hash::{Hash, Position};
+use cats_engine::{
+    ca, Between, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Schema, Step, Trail,
+};
+use cats_sync::epoch::Guard;
+use cats_sync::events::Events;
+use cats_sync::Busy;
+use cats_term::TermRef;
+
+/// A hash table of up to this number of buckets probably fits the caches, with its objects.
+const CACHED_BUCKETS: usize = 1024;
+/// The same for a tree whose nodes have this number of bytes.
+const CACHED_BYTES: usize = 160 << 10;
+
+/// Where a call of [`approach`](InlineEngine::approach) came to, for engines in which finding it again takes long.
+#[derive(Clone, Copy)]
+pub struct Spot<'g>(Option<ca::Spot<'g>>);
+
+impl Spot<'_> {
+    pub const NOWHERE: Self = Self(None);
+}
+
+/// How an engine looks into the keys of tables.
+pub trait Keyed {
+    type Schema: Schema<Probe = Probe<'static>>;
+}
+
+/// An engine that a store has inline, with leases or without.
+pub trait InlineEngine: Keyed + Marked<<Self as Keyed>::Schema> {
+    /// By which an object is found again that has a lease.
+    type Item: KeyItem;
+    /// Whether keys are ordered.
+    const ORDERED: bool;
+
+    /// The engine as either of the two.
+    fn either(&self) -> DefaultEngine<'_>;
+    /// What rarely happens to the engine.
+    fn events(&self) -> &Events;
+    /// See [`Store::outgrows_caches`](super::Store::outgrows_caches).
+    fn outgrows_caches(&self) -> bool;
+    /// See [`Handle::announce`](crate::Handle::announce).
+    fn announce(&self, _guard: &Guard, _key: u64) {}
+    /// See [`Store::approach`](super::Store::approach).
+    fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'static>) -> Spot<'g>;
+    /// See [`Store::prefetch_object`](super::Store::prefetch_object).
+    fn prefetch_object(&self, guard: &Guard, probe: &Probe<'static>, spot: Spot<'_>);
+    /// False if it is known without a search that there is no entry of this key.
+    fn may_have(&self, _guard: &Guard, _probe: &Probe<'static>) -> bool {
+        true
+    }
+    /// Goes to the next entry, or to the one before if `down`. In an unordered engine both are the same, as in ETS.
+    fn step<R>(
+        &self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        trail: &mut Trail,
+        down: bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy>;
+    /// See [`Engine::scan`]. Any number is a valid position, 0 the first one. Finds nothing in an ordered engine.
+    fn scan_from<T>(
+        &self,
+        _guard: &Guard,
+        _position: &mut u64,
+        _limit: usize,
+        _out: &mut Vec<T>,
+        _expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        Ok(false)
+    }
+    /// See [`OrderedEngine::range`]. Finds nothing in an unordered engine.
+    fn range<T>(
+        &self,
+        _guard: &Guard,
+        _range: Range<'_, Probe<'static>>,
+        _limit: usize,
+        _out: &mut Vec<T>,
+        _expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        Ok(false)
+    }
+    /// See [`Ca::range_marked`]. Finds nothing in an unordered engine.
+    fn range_marked<'g, T>(
+        &self,
+        _guard: &'g Guard,
+        _range: Range<'_, Probe<'static>>,
+        _limit: usize,
+        _out: &mut Vec<T>,
+        _marks: &mut Vec<Mark<'g>>,
+        _expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        Ok(false)
+    }
+    /// See [`Ca::count_between`]. Counts nothing in an unordered engine.
+    fn count_between(
+        &self,
+        _guard: &Guard,
+        _between: Between<'_, Probe<'static>>,
+        _limit: usize,
+    ) -> Result<usize, Failure> {
+        Ok(0)
+    }
+    /// See [`Ca::find_nth`]. Finds nothing in an unordered engine.
+    fn find_nth<T>(
+        &self,
+        _guard: &Guard,
+        _place: (usize, bool),
+        _limit: usize,
+        _out: &mut Vec<T>,
+        _expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<(), Failure> {
+        Ok(())
+    }
+    /// The number of base nodes, or 0.
+    fn base_nodes(&self) -> usize {
+        0
+    }
+    /// Makes the engine smaller, until it takes at most so many bytes. Ends after a bounded time in any case. Fails if other threads were in
+    /// the way.
+    fn trim(&self, guard: &Guard, most: usize) -> Result<(), Busy>;
+
+    /// The entry of an item.
+    fn find(&self, guard: &Guard, item: &Self::Item) -> Result<Option<Entry>, Busy>;
+    /// Runs a change of the entry of an item. It keeps the entry or removes it.
+    fn update_found(
+        &self,
+        guard: &Guard,
+        item: &Self::Item,
+        change: &mut dyn FnMut(Option<Entry>) -> Step,
+    ) -> Result<(), Busy>;
+    /// Calls `f` with the keys of the entries of an item that are `wanted`. The key of an object is at position `key`. `found` is room.
+    fn each_key(
+        &self,
+        guard: &Guard,
+        item: &Self::Item,
+        key: usize,
+        found: &mut Vec<Entry>,
+        wanted: impl Fn(Entry) -> bool,
+        f: impl FnMut(&Probe<'static>) -> Result<(), Busy>,
+    ) -> Result<(), Busy>;
+    /// Prefetches what [`each_key`](Self::each_key) reads first, if that is not behind other misses.
+    fn prefetch_keys(&self, _guard: &Guard, _item: &Self::Item) {}
+    /// Prefetches what [`update_found`](Self::update_found) reads: early the place, later the object.
+    fn prefetch_found(&self, guard: &Guard, item: &Self::Item, early: bool);
+}
+
+/// The default engine of a store, with leases or without. It also shows what has expired.
+#[derive(Clone, Copy)]
+pub enum DefaultEngine<'s> {
+    Hash(&'s Hash<Exact>),
+    Ca(&'s Ca<Ordered>),
+}
+
+/// Calls a method of the engine.
+macro_rules! default {
+    ($self:expr, $engine:ident => $call:expr) => {
+        match $self {
+            DefaultEngine::Hash($engine) => $call,
+            DefaultEngine::Ca($engine) => $call,
+        }
+    };
+}
+
+impl DefaultEngine<'_> {
+    #[inline(always)]
+    pub fn is_ordered(self) -> bool {
+        matches!(self, Self::Ca(_))
+    }
+
+    /// See [`Engine::read`].
+    #[inline(always)]
+    pub fn read<R>(self, guard: &Guard, probe: &Probe<'_>, look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        default!(self, engine => engine.read(guard, probe.erase(), look))
+    }
+
+    /// See [`Marked::read_marked`].
+    pub fn read_marked<'g, R>(
+        self,
+        guard: &'g Guard,
+        probe: &Probe<'_>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<(R, Mark<'g>), Busy> {
+        default!(self, engine => engine.read_marked(guard, probe.erase(), look))
+    }
+
+    /// See [`Engine::update`].
+    #[inline(always)]
+    pub fn update<R>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        default!(self, engine => engine.update(guard, probe, change))
+    }
+
+    /// See [`Engine::update_present`].
+    #[inline(always)]
+    pub fn update_present<R: Default>(
+        self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        default!(self, engine => engine.update_present(guard, probe, change))
+    }
+
+    /// See [`Engine::update_many`].
+    #[inline(always)]
+    pub fn update_many<R>(
+        self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        default!(self, engine => engine.update_many(guard, probes, change))
+    }
+
+    /// See [`InlineEngine::step`].
+    #[inline(always)]
+    pub fn step<R>(
+        self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        trail: &mut Trail,
+        down: bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        default!(self, engine => engine.step(guard, from, trail, down, look))
+    }
+
+    /// See [`Engine::follow`].
+    #[inline(always)]
+    pub fn follow<R>(
+        self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl Fn(Origin) -> bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        default!(self, engine => engine.follow(guard, trail, down, is_here, look))
+    }
+
+    /// See [`InlineEngine::scan_from`].
+    #[inline(always)]
+    pub fn scan<T>(
+        self,
+        guard: &Guard,
+        position: &mut u64,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        default!(self, engine => engine.scan_from(guard, position, limit, out, expand))
+    }
+
+    /// See [`InlineEngine::range`].
+    #[inline(always)]
+    pub fn range<T>(
+        self,
+        guard: &Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        default!(self, engine => InlineEngine::range(engine, guard, range, limit, out, expand))
+    }
+
+    /// See [`InlineEngine::range_marked`].
+    pub fn range_marked<'g, T>(
+        self,
+        guard: &'g Guard,
+        range: Range<'_, Probe<'_>>,
+        limit: usize,
+        out: &mut Vec<T>,
+        marks: &mut Vec<Mark<'g>>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let range = erased(range);
+        default!(self, engine => InlineEngine::range_marked(engine, guard, range, limit, out, marks, expand))
+    }
+
+    /// See [`InlineEngine::announce`].
+    pub fn announce(self, guard: &Guard, key: u64) {
+        default!(self, engine => engine.announce(guard, key));
+    }
+
+    /// Prefetches what a call with this key will read.
+    pub fn prefetch(self, guard: &Guard, probe: &Probe<'static>) {
+        default!(self, engine => {
+            let spot = engine.approach(guard, probe);
+            InlineEngine::prefetch_object(engine, guard, probe, spot);
+        });
+    }
+}
+
+/// The range with probes of any lifetime.
+pub fn erased<'a>(range: Range<'a, Probe<'_>>) -> Range<'a, Probe<'static>> {
+    Range {
+        from: range.from.map(|(probe, inclusive)| (probe.erase(), inclusive)),
+        to: range.to.map(|probe| probe.erase()),
+        down: range.down,
+    }
+}
+
+impl Keyed for Hash<Exact> {
+    type Schema = Exact;
+}
+
+/// The place of an item in the order of walks.
+fn place_of_item(item: u32) -> u64 {
+    u64::from(item) << 32
+}
+
+impl InlineEngine for Hash<Exact> {
+    type Item = u32;
+    const ORDERED: bool = false;
+
+    #[inline(always)]
+    fn either(&self) -> DefaultEngine<'_> {
+        DefaultEngine::Hash(self)
+    }
+
+    #[inline]
+    fn events(&self) -> &Events {
+        self.events()
+    }
+
+    #[inline]
+    fn outgrows_caches(&self) -> bool {
+        self.buckets() > CACHED_BUCKETS
+    }
+
+    #[inline]
+    fn announce(&self, guard: &Guard, key: u64) {
+        if self.outgrows_caches() {
+            self.prefetch(guard, Probe::exact(TermRef::immediate(key)).erase());
+        }
+    }
+
+    #[inline]
+    fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'static>) -> Spot<'g> {
+        self.prefetch(guard, probe);
+        Spot::NOWHERE
+    }
+
+    #[inline]
+    fn prefetch_object(&self, guard: &Guard, probe: &Probe<'static>, _spot: Spot<'_>) {
+        self.prefetch_object(guard, probe);
+    }
+
+    #[inline]
+    fn may_have(&self, guard: &Guard, probe: &Probe<'static>) -> bool {
+        self.may_have(guard, probe)
+    }
+
+    #[inline(always)]
+    fn step<R>(
+        &self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        trail: &mut Trail,
+        _down: bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.next_on(guard, from, trail, look)
+    }
+
+    #[inline(always)]
+    fn scan_from<T>(
+        &self,
+        guard: &Guard,
+        position: &mut u64,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let mut cursor = Position::of_number(*position);
+        let more = self.scan(guard, &mut cursor, limit, out, expand)?;
+        *position = cursor.number();
+        Ok(more)
+    }
+
+    fn trim(&self, guard: &Guard, most: usize) -> Result<(), Busy> {
+        self.trim(guard, most)
+    }
+
+    fn find(&self, guard: &Guard, item: &u32) -> Result<Option<Entry>, Busy> {
+        self.find_at(guard, place_of_item(*item), |entry| place_item(entry.key) == *item)
+    }
+
+    fn update_found(
+        &self,
+        guard: &Guard,
+        item: &u32,
+        change: &mut dyn FnMut(Option<Entry>) -> Step,
+    ) -> Result<(), Busy> {
+        let is_it = |entry: Entry| place_item(entry.key) == *item;
+        self.update_at(guard, place_of_item(*item), is_it, |old| (change(old), ()))
+    }
+
+    fn each_key(
+        &self,
+        guard: &Guard,
+        item: &u32,
+        key: usize,
+        found: &mut Vec<Entry>,
+        wanted: impl Fn(Entry) -> bool,
+        mut f: impl FnMut(&Probe<'static>) -> Result<(), Busy>,
+    ) -> Result<(), Busy> {
+        found.clear();
+        self.entries_at(guard, place_of_item(*item), found, |entry, found| {
+            if place_item(entry.key) == *item && wanted(entry) {
+                found.push(entry);
+            }
+        })?;
+        found.iter().try_for_each(|entry| {
+            // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
+            let probe = unsafe { Probe::stored(*entry, key) };
+            probe.map_or(Ok(()), |probe| f(probe.erase()))
+        })
+    }
+
+    fn prefetch_keys(&self, guard: &Guard, item: &u32) {
+        self.prefetch_at(guard, place_of_item(*item));
+    }
+
+    fn prefetch_found(&self, guard: &Guard, item: &u32, early: bool) {
+        if early {
+            self.prefetch_at(guard, place_of_item(*item));
+        } else if let Ok(Some(entry)) = self.find(guard, item) {
+            // SAFETY: the object lives under the guard, and has a lease.
+            cats_sync::prefetch(unsafe { lease_of(entry.body) });
+        }
+    }
+}
+
+impl Keyed for Ca<Ordered> {
+    type Schema = Ordered;
+}
+
+impl InlineEngine for Ca<Ordered> {
+    type Item = CopiedKey;
+    const ORDERED: bool = true;
+
+    #[inline(always)]
+    fn either(&self) -> DefaultEngine<'_> {
+        DefaultEngine::Ca(self)
+    }
+
+    #[inline]
+    fn events(&self) -> &Events {
+        self.events()
+    }
+
+    #[inline]
+    fn outgrows_caches(&self) -> bool {
+        self.bytes() > CACHED_BYTES
+    }
+
+    #[inline]
+    fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'static>) -> Spot<'g> {
+        Spot(Some(self.prefetch(guard, probe)))
+    }
+
+    #[inline]
+    fn prefetch_object(&self, _guard: &Guard, probe: &Probe<'static>, spot: Spot<'_>) {
+        if let Some(spot) = spot.0 {
+            self.prefetch_object(probe, spot);
+        }
+    }
+
+    #[inline(always)]
+    fn step<R>(
+        &self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        trail: &mut Trail,
+        down: bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        match down {
+            true => self.prev_on(guard, from, trail, look),
+            false => self.next_on(guard, from, trail, look),
+        }
+    }
+
+    #[inline(always)]
+    fn range<T>(
+        &self,
+        guard: &Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        OrderedEngine::range(self, guard, range, limit, out, expand)
+    }
+
+    fn range_marked<'g, T>(
+        &self,
+        guard: &'g Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        out: &mut Vec<T>,
+        marks: &mut Vec<Mark<'g>>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        self.range_marked(guard, range, limit, out, marks, expand)
+    }
+
+    fn count_between(
+        &self,
+        guard: &Guard,
+        between: Between<'_, Probe<'static>>,
+        limit: usize,
+    ) -> Result<usize, Failure> {
+        Ok(self.count_between(guard, between, limit)?)
+    }
+
+    fn find_nth<T>(
+        &self,
+        guard: &Guard,
+        place: (usize, bool),
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<(), Failure> {
+        Ok(self.find_nth(guard, place, limit, out, expand)?)
+    }
+
+    fn base_nodes(&self) -> usize {
+        OrderedEngine::base_nodes(self)
+    }
+
+    fn trim(&self, guard: &Guard, most: usize) -> Result<(), Busy> {
+        self.trim(guard, most)
+    }
+
+    fn find(&self, guard: &Guard, item: &CopiedKey) -> Result<Option<Entry>, Busy> {
+        item.with_probe(|probe| self.read(guard, probe, |entry| entry))
+    }
+
+    fn update_found(
+        &self,
+        guard: &Guard,
+        item: &CopiedKey,
+        change: &mut dyn FnMut(Option<Entry>) -> Step,
+    ) -> Result<(), Busy> {
+        item.with_probe(|probe| self.update_present(guard, probe, |entry| (change(Some(entry)), ())))
+    }
+
+    fn each_key(
+        &self,
+        _guard: &Guard,
+        item: &CopiedKey,
+        _key: usize,
+        _found: &mut Vec<Entry>,
+        _wanted: impl Fn(Entry) -> bool,
+        f: impl FnMut(&Probe<'static>) -> Result<(), Busy>,
+    ) -> Result<(), Busy> {
+        item.with_probe(f)
+    }
+
+    fn prefetch_found(&self, guard: &Guard, item: &CopiedKey, early: bool) {
+        item.with_probe(|probe| {
+            let spot = self.approach(guard, probe);
+            if !early {
+                InlineEngine::prefetch_object(self, guard, probe, spot);
+            }
+        });
+    }
+}

@@ -263,12 +263,13 @@ stored_objects(Expire, #state{tables = [#table{tid = Tid, position = Position} |
     {Function, Arguments} = Called,
     Scan = fun(Cursor, Found) -> ?RESULT(cats_nif:scan(Cursor, Found), scan, Function, Arguments) end,
     try cats_slices:finish(Scan(Tid, []), Scan) of
-        Objects when Expire ->
-            lists:append([read_first(Tid, element(Position, Object), State, Called) || Object <- Objects]);
         Objects ->
             Unchanged = ?RESULT(cats_nif:transaction_unchanged(Long), transaction_unchanged, Function, Arguments),
             Unchanged orelse cats_run:conflict(State),
-            Objects
+            case Expire of
+                true -> lists:append([read_first(Tid, element(Position, Object), State, Called) || Object <- Objects]);
+                false -> Objects
+            end
     catch
         %% The table is gone.
         error:badarg -> cats_run:conflict(State)

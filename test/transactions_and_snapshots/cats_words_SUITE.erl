@@ -3,11 +3,11 @@
 -include_lib("stdlib/include/assert.hrl").
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([exports/1, like_cats/1, rights/1, whole_sets/1, sums/1, expiring_sets/1, pages/1]).
+-export([exports/1, like_cats/1, rights/1, whole_sets/1, sums/1, moved/1, expiring_sets/1, pages/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [exports, like_cats, rights, whole_sets, sums, expiring_sets, pages].
+all() -> [exports, like_cats, rights, whole_sets, sums, moved, expiring_sets, pages].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -234,6 +234,24 @@ sums(_Config) ->
     unlink(Writer),
     exit(Writer, kill),
     ?assertEqual([{atomic, 0}], lists:usort(Sums)).
+
+%% An object that others move between two sets is in one of them, also where one is empty and its objects expire.
+moved(_Config) ->
+    Sets = [cats:new(table, [public, {ttl, 1 bsl 39}]) || _ <- [1, 2]],
+    [One, Other] = Sets,
+    true = cats:insert(One, {key}),
+    Move = fun() ->
+                   case {cats_transaction:take(One, key), cats_transaction:take(Other, key)} of
+                       {[Object], []} -> cats_transaction:insert(Other, Object);
+                       {[], [Object]} -> cats_transaction:insert(One, Object)
+                   end
+           end,
+    Writer = spawn_link(fun Write() -> {atomic, true} = cats_transaction:run(Move), Write() end),
+    Count = fun() -> [length(cats_transaction:match_object(Set, '_')) || Set <- Sets] end,
+    Counts = [cats_transaction:run(Count, [], #{retries => infinity}) || _ <- lists:seq(1, 3000)],
+    unlink(Writer),
+    exit(Writer, kill),
+    ?assertEqual([], lists:usort(Counts) -- [{atomic, [0, 1]}, {atomic, [1, 0]}]).
 
 %% What expires within the transaction makes it run again.
 expiring_sets(_Config) ->

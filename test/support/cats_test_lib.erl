@@ -1,9 +1,9 @@
 %% What several suites need.
 -module(cats_test_lib).
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
-         with_memory/1, types/0, types/1, policies/0, spawn_owner/1, run/2, run_in/2, in_process/1, stop/2, down/1,
-         eventually/1, eventually/2, clock/0, flights/0, together/1, repeat_for/2, all_objects/2,
-         cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2, fill_processes/0]).
+         with_memory/1, types/0, types/1, policies/0, spawn_owner/1, start_much/0, read_much/0, is_long/0, run/2,
+         run_in/2, in_process/1, stop/2, down/1, eventually/1, eventually/2, clock/0, flights/0, together/1,
+         repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2, fill_processes/0]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -90,6 +90,25 @@ serve() ->
         {stop, normal} -> ok;
         {stop, Reason} -> exit(Reason)
     end.
+
+%% A table of which transactions read much.
+-define(MUCH, cats_test_lib).
+
+%% @doc Starts a process that has the table for read_much/0.
+-spec start_much() -> pid().
+start_much() ->
+    {Owner, ?MUCH} = spawn_owner(fun() -> cats:new(?MUCH, [named_table, public]) end),
+    Owner.
+
+%% @doc Reads keys that nobody writes until the transaction of the caller is a long one.
+-spec read_much() -> true.
+read_much() ->
+    [[] = cats_transaction:lookup(?MUCH, N) || N <- lists:seq(1, 30)],
+    true = is_long().
+
+%% @doc Whether the transaction of the caller is a long one.
+-spec is_long() -> boolean().
+is_long() -> is_reference(element(tuple_size(get('$cats_transaction')), get('$cats_transaction'))).
 
 %% @doc Runs the function in such a process, and returns its result.
 -spec run_in(pid(), fun(() -> Result)) -> Result.

@@ -3,7 +3,7 @@
 -measures([deletes_by_steps, phantoms, memory_of_logs]).
 -include_lib("stdlib/include/assert.hrl").
 -include("cats_failure.hrl").
--import(cats_test_lib, [one_of/1]).
+-import(cats_test_lib, [is_long/0, one_of/1, read_much/0]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, behind_the_end/1, own_writes/1, equal_keys/1,
          deletes_by_steps/1,
@@ -18,9 +18,6 @@
 -export([prefer_without_room/0]).
 -export([woken/1, writes/2]).
 
-%% A table of which transactions read much.
--define(FILLER, cats_transaction_SUITE).
-
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
@@ -34,10 +31,9 @@ all() ->
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
-    {Owner, ?FILLER} = cats_test_lib:spawn_owner(fun() -> cats:new(?FILLER, [named_table, public]) end),
-    [{filler, Owner} | Config].
+    [{much, cats_test_lib:start_much()} | Config].
 
-end_per_suite(Config) -> exit(proplists:get_value(filler, Config), kill).
+end_per_suite(Config) -> cats_test_lib:stop(proplists:get_value(much, Config), kill).
 
 -define(MS, cats_test_lib:environment("TRANSACTIONS_MS", 1000)).
 
@@ -510,13 +506,6 @@ run_on(Fun) ->
                2 -> fun() -> read_much(), Fun() end
            end,
     cats_transaction:run(Body, [], #{retries => infinity}).
-
-%% Reads keys that nobody writes until the transaction is a long one.
-read_much() ->
-    [[] = cats_transaction:read(?FILLER, N) || N <- lists:seq(1, 30)],
-    ?assert(is_long()).
-
-is_long() -> is_reference(element(tuple_size(get('$cats_transaction')), get('$cats_transaction'))).
 
 forever(Fun) ->
     Fun(),

@@ -1,13 +1,10 @@
 %% Transactions over bags: the results that bags have outside of them, and what processes see of each other.
 -module(cats_transaction_bags_SUITE).
 -include_lib("stdlib/include/assert.hrl").
--import(cats_test_lib, [one_of/1]).
+-import(cats_test_lib, [one_of/1, read_much/0]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([like_cats/1, errors/1, additions_read_nothing/1, readers_run_again/1, large_groups/1, snapshots/1, moves/1,
          additions/1]).
-
-%% A table of which transactions read much.
--define(FILLER, cats_transaction_bags_SUITE).
 
 -define(BAGS, [bag, duplicate_bag]).
 
@@ -18,10 +15,9 @@ all() ->
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
-    {Owner, ?FILLER} = cats_test_lib:spawn_owner(fun() -> cats:new(?FILLER, [named_table, public]) end),
-    [{filler, Owner} | Config].
+    [{much, cats_test_lib:start_much()} | Config].
 
-end_per_suite(Config) -> exit(proplists:get_value(filler, Config), kill).
+end_per_suite(Config) -> cats_test_lib:stop(proplists:get_value(much, Config), kill).
 
 -define(MS, cats_test_lib:environment("TRANSACTIONS_MS", 1000)).
 
@@ -336,9 +332,6 @@ run_on(Fun) ->
                2 -> fun() -> read_much(), Fun() end
            end,
     cats_transaction:run(Body, [], #{retries => infinity}).
-
-%% Reads keys that nobody writes until the transaction is a long one.
-read_much() -> [[] = cats_transaction:lookup(?FILLER, N) || N <- lists:seq(1, 30)].
 
 %% Each function runs again and again in a process of its own.
 repeat(Functions) ->

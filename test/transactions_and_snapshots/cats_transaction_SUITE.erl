@@ -1,6 +1,6 @@
 %% Transactions: their results, a comparison with a sequential model, and what processes see of each other.
 -module(cats_transaction_SUITE).
--measures([deletes_by_steps, phantoms, memory_of_logs]).
+-measures([deletes_by_steps, phantoms]).
 -include_lib("stdlib/include/assert.hrl").
 -include("cats_failure.hrl").
 -import(cats_test_lib, [is_long/0, one_of/1, read_much/0]).
@@ -9,7 +9,7 @@
          deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, both_ways/1, sequential_model/1, bank/1,
          counters/1, phantoms/1,
-         skew/1, any_length/1, memory_of_logs/1,
+         skew/1, any_length/1,
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
          writes_after_leaving/1, fetches_outside/1,
          preferred_dies/1, keeper_dies/1, preferred_goes_on/1, nothing_to_write/1, kills/1, left_behind/1,
@@ -24,7 +24,7 @@ all() ->
     [outcomes, nested, outside, refusals, options, behind_the_end, own_writes, equal_keys, deletes_by_steps,
      maps_in_keys,
      atoms_in_keys, selections, large, both_ways, sequential_model,
-     any_length, memory_of_logs, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
+     any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
      keeper_dies, preferred_goes_on, nothing_to_write, kills, left_behind, swallowed_conflict,
      no_room_for_a_keeper, limits].
@@ -598,29 +598,6 @@ skew(_Config) ->
            end,
     repeat([Take(1), Take(2)]),
     [?assertEqual([], cats:tab2list(Table)) || Table <- Tables].
-
-%% What a table has kept for a long transaction stays when it is emptied or deleted, and goes with the run.
-memory_of_logs(_Config) ->
-    [begin
-         Table = cats:new(table, [ordered_set, public]),
-         true = cats:insert(Table, [{N} || N <- lists:seq(1, 100)]),
-         Test = self(),
-         Body = fun() ->
-                        [cats_transaction:read(Table, N) || N <- lists:seq(1, 100)],
-                        Test ! {self(), has_read},
-                        receive finish -> ok end
-                end,
-         Reader = spawn_link(fun() -> cats_transaction:run(Body), Test ! {self(), done} end),
-         receive {Reader, has_read} -> ok end,
-         Before = erlang:memory(system),
-         [true = cats:insert(Table, {{N, "key"}}) || N <- lists:seq(1, 100_000)],
-         true = cats:Empty(Table),
-         Keeps = fun() -> erlang:memory(system) - Before > 10_000_000 end,
-         ?assert(Keeps()),
-         Reader ! finish,
-         receive {Reader, done} -> ok end,
-         cats_test_lib:eventually(fun() -> not Keeps() end)
-     end || Empty <- [delete_all_objects, delete]].
 
 %% Any number of reads, in any table, costs the same each: no call goes to a dirty scheduler, and nothing is kept.
 any_length(_Config) ->

@@ -500,6 +500,27 @@ mod tests {
         assert!(!history.is_logged());
     }
 
+    /// As when a table is emptied or deleted.
+    #[test]
+    fn stays_with_its_readers_when_the_contents_end() {
+        let (history, log, reader) = begin();
+        let mut other = log.read(&history).expect("a free lock");
+        let probes: Vec<Probe<'static>> = (1..=100).map(probe).collect();
+        let writers = log.wanted(&history).expect("readers");
+        writers.add(Chain::new(NOBODY, true, probes.iter()));
+        let mut keys = Vec::new();
+        let look = other.look(7, usize::MAX, |write| {
+            keys.extend(write.key().cloned());
+            true
+        });
+        assert!(matches!(look, Ok(Look::Unchanged)) && keys.len() == 100);
+        let held = || keys.iter().filter(|key| Arc::strong_count(key) > 1).count();
+        drop((other, log));
+        assert_eq!(held(), 100);
+        drop(reader);
+        assert_eq!(held(), 0);
+    }
+
     #[test]
     fn fails_its_readers_rather_than_grow_without_end() {
         let (history, log, mut reader) = begin();

@@ -94,10 +94,12 @@ pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Ter
     })
 }
 
-/// Carries out writes if all notes hold, atomically: `true`, or `false` if one does not hold. A write is `{Table, Key, Objects}`. The key
-/// gets these objects in place of those that it has: none or one. In a bag it is `{Table, Key, []}`, or `{Table, Key, {All, Gone, Added}}`:
-/// if `All` is true, the key loses all objects, otherwise those that equal one of the list `Gone`. Then it gets those of `Added`. While the transaction of another keeper alone may commit, returns
-/// `{preferred, Keeper}`.
+/// Carries out writes if all notes hold, atomically: `true`, or `false` if one does not hold. While the transaction of another keeper alone
+/// may commit, returns `{preferred, Keeper}`.
+///
+/// A write is `{Table, Key, Objects}`. The key gets these objects in place of those that it has: none or one. In a bag it is
+/// `{Table, Key, []}` or `{Table, Key, {All, Gone, Added}}`. With `All`, the key loses all its objects. Otherwise it loses those that equal
+/// one of `Gone`. Then it gets those of `Added`.
 pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Result<Term, Failure> {
     match preferred(env) {
         None => (),

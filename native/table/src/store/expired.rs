@@ -30,8 +30,8 @@ const SLICE: Duration = Duration::from_micros(500);
 const AHEAD: usize = 8;
 
 impl<E: InlineEngine> Leased<'_, E> {
-    /// Looks for the object of an item that fires at a place: removes it if it has expired and is not kept, or adds an item for the next
-    /// time to look. With `clear`, also removes what is kept.
+    /// Looks for the object of an item that fires at a place. Removes it if it has expired and is not kept. Otherwise adds an item for the
+    /// next time to look. With `clear`, also removes what is kept.
     fn visit(self, guard: &Guard, probe: &Probe<'static>, place: u64, clear: bool) -> Result<(), Busy> {
         let mut gone = 0;
         self.plain().update_as_it_is(guard, probe, true, |old| {

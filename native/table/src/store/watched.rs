@@ -1,5 +1,5 @@
-//! What a write of a default engine does besides, where there are snapshots, flights or long transactions: it keeps what a snapshot needs,
-//! ends the flight of its key, and notes the key in the log.
+//! What a write of a default engine does for others. It keeps what a snapshot needs, ends the flight of its key, and notes the key in the
+//! log of long transactions.
 
 use super::books::{noting, Books};
 use super::engine::DefaultEngine;

@@ -1,5 +1,6 @@
 %% Transfers between two of many accounts, which each process chooses at random. cats and Mnesia make each transfer in a
-%% transaction, on a table in memory. The third way is a process that owns a table of ets. It makes one after the other.
+%% transaction, on a table in memory. cats reads the accounts one by one, or both by `lookup_many'. Another way is a
+%% process that owns a table of ets. It makes one transfer after the other.
 -module(bench_transactions).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
@@ -14,7 +15,8 @@ about() ->
 points(Size) ->
     [#{axes => [{workers, Workers}], seconds => bench_sizes:seconds(Size, 0.5, 15),
        subjects => [{"mnesia", ets, [mnesia]} || is_list(code:which(mnesia))]
-                   ++ [{"gen_server", ets, [server]}, {"cats", cats, [transaction]}]}
+                   ++ [{"gen_server", ets, [server]}, {"cats", cats, [fun one_by_one/3]},
+                       {"cats lookup_many", cats, [fun many/3]}]}
      || Workers <- bench_workers:counts()].
 
 accounts(quick) -> 10_000;
@@ -49,16 +51,6 @@ transfer(Left, Accounts, Transfer, Random0) ->
     transfer(Left - 1, Accounts, Transfer, Random2).
 
 %% How one account is debited and another one credited, and how to close the bank.
-open(transaction, Accounts) ->
-    Table = cats:new(accounts, [public]),
-    [cats:insert(Table, {N, 100}) || N <- lists:seq(1, Accounts)],
-    Body = fun(From, To) ->
-                   [{_, A}] = cats_transaction:lookup(Table, From),
-                   [{_, B}] = cats_transaction:lookup(Table, To),
-                   cats_transaction:insert(Table, {From, A - 1}),
-                   cats_transaction:insert(Table, {To, B + 1})
-           end,
-    {fun(From, To) -> {atomic, true} = cats_transaction:run(Body, [From, To]) end, fun() -> cats:delete(Table) end};
 open(mnesia, Accounts) ->
     ok = mnesia:start(),
     {atomic, ok} = mnesia:create_table(account, [{ram_copies, [node()]}]),
@@ -80,7 +72,23 @@ open(server, Accounts) ->
                         end),
     ok = gen_server:call(Server, ready, infinity),
     {fun(From, To) -> ok = gen_server:call(Server, {transfer, From, To}, infinity) end,
-     fun() -> ok = gen_server:call(Server, stop, infinity) end}.
+     fun() -> ok = gen_server:call(Server, stop, infinity) end};
+open(Body, Accounts) ->
+    Table = cats:new(accounts, [public]),
+    [cats:insert(Table, {N, 100}) || N <- lists:seq(1, Accounts)],
+    {fun(From, To) -> {atomic, true} = cats_transaction:run(Body, [Table, From, To]) end,
+     fun() -> cats:delete(Table) end}.
+
+one_by_one(Table, From, To) ->
+    [{_, A}] = cats_transaction:lookup(Table, From),
+    [{_, B}] = cats_transaction:lookup(Table, To),
+    cats_transaction:insert(Table, {From, A - 1}),
+    cats_transaction:insert(Table, {To, B + 1}).
+
+many(Table, From, To) ->
+    [[{_, A}], [{_, B}]] = cats_transaction:lookup_many(Table, [From, To]),
+    cats_transaction:insert(Table, {From, A - 1}),
+    cats_transaction:insert(Table, {To, B + 1}).
 
 serve(Table) ->
     receive

@@ -6,13 +6,13 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([compiled_without_warnings/1, declared/1, listed/1, measured/1, rounds_alternate/1,
          failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, calls/1,
-         programs/1, demo/1]).
+         programs/1, transactions/1, checks/1, demo/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [compiled_without_warnings, declared, listed, measured, rounds_alternate, failures_are_records,
-     long_work_is_watched, memory_of_a_new_vm, keys, shapes, calls, programs, demo].
+     long_work_is_watched, memory_of_a_new_vm, keys, shapes, calls, programs, transactions, checks, demo].
 
 %% An experiment whose measurements fail in each way.
 -define(BROKEN, "
@@ -94,7 +94,9 @@ measured(Config) ->
               {"many_tables", "access=name,workers=1,tables=1000"}, {"memory_table", "type=set"},
               {"timers", "workers=1"}, {"everyday", "group=named,call=lookup of 3 in a bag"},
               {"insertion_patterns", "order=random,workers=1"}, {"compressed", "call=lookup_element,object=map of 40"},
-              {"memory_compressed", "table=compressed"}],
+              {"memory_compressed", "table=compressed"}, {"transactions", "workers=1"},
+              {"transaction_lengths", "work=reads and writes of a set"}, {"transactions_at_once", "type=set"},
+              {"transaction_latency", "type=set,step=insert"}, {"transaction_programs", "program=orders,workers=1"}],
     Input = [[Name, $\t, Id, $\n] || {Name, Id} <- Points],
     [["vm", Release, _, _, _, "8"] | Records] = vm(Config, ["run", "quick", "1", "17"], Input),
     ?assertEqual(erlang:system_info(otp_release), Release),
@@ -217,6 +219,75 @@ programs(_Config) ->
     ?assertEqual(mbrot:run(20, 1), mbrot:run(20, 3)),
     ok = ran:run(2),
     ?assertEqual([1, 1], [moves:run("bew", Workers) - 2 || Workers <- [1, 2]]),
+    ok.
+
+%% The same bodies leave the same in all tables, in whatever way they run.
+transactions(_Config) ->
+    Lengths = [{Body, bench_transaction_lengths:lists(3, 20, 50)}
+               || Body <- [fun bench_transaction_lengths:reads/3, fun bench_transaction_lengths:reads_and_writes/3,
+                           fun bench_transaction_lengths:takes/3]],
+    Left = [begin
+                Bank = bench_transaction_lengths:open(Way, ordered_set, 100),
+                [{atomic, ok} = bench_atomic:run(Bank, Body, Keys) || {Body, Lists} <- Lengths, Keys <- Lists],
+                Objects = bench_atomic:all(Bank, entry),
+                bench_atomic:close(Bank),
+                Objects
+            end || {_, _, [Way]} <- bench_atomic:subjects()],
+    [[{entry, 61, _} | _] = Objects] = lists:usort(Left),
+    ?assertEqual(40, length(Objects)),
+    [?assertMatch([_], lists:usort([begin
+                                        Bank = program(Way, Program),
+                                        Tables = all_of(Bank, Program),
+                                        bench_atomic:close(Bank),
+                                        Tables
+                                    end || {_, _, [Way]} <- bench_atomic:subjects()]))
+     || Program <- [bank, orders]],
+    stopped = mnesia:stop(),
+    ok.
+
+-define(SMALL, {2, 20}).
+
+inputs(Program) -> bench_transaction_programs:prepare(Program, ?SMALL, {1, 100, 17}).
+
+%% The tables after a hundred transactions of a program.
+program(Way, Program) ->
+    Bank = bench_atomic:open(Way, bench_transaction_programs:tables(Program, ?SMALL)),
+    Results = [bench_atomic:run(Bank, bench_transaction_programs:body(Program), Input) || Input <- inputs(Program)],
+    ?assertEqual([no_item || Program =:= orders], lists:usort([Reason || {aborted, Reason} <- Results])),
+    ok = bench_transaction_programs:check(Program, Bank, inputs(Program)),
+    Bank.
+
+all_of(Bank, Program) ->
+    [{Name, lists:sort(bench_atomic:all(Bank, Name))}
+     || {Name, _, _, _} <- bench_transaction_programs:tables(Program, ?SMALL)].
+
+%% A wrong number in any table is found, and so are a line of another order and transactions too few.
+checks(_Config) ->
+    [begin
+         Bank = program(cats, Program),
+         Wrong = [{Name, Object, [setelement(Place, Object, element(Place, Object) + 1)]}
+                  || {Name, [Object | _]} <- all_of(Bank, Program), Name =/= item,
+                     Place <- lists:seq(3, tuple_size(Object)), is_integer(element(Place, Object))]
+             ++ [{line, Line, [setelement(2, Line, {Order, 99})]}
+                 || {line, [Line | _]} <- all_of(Bank, Program), {Order, _} <- [element(2, Line)]],
+         [begin
+              ok = replace(Bank, Name, [Object], New),
+              ?assertError({wrong, _}, bench_transaction_programs:check(Program, Bank, inputs(Program)), New),
+              ok = replace(Bank, Name, New, [Object]),
+              ok = bench_transaction_programs:check(Program, Bank, inputs(Program))
+          end || {Name, Object, New} <- Wrong],
+         ?assertError({wrong, _}, bench_transaction_programs:check(Program, Bank, tl(inputs(Program)))),
+         bench_atomic:close(Bank)
+     end || Program <- [bank, orders]],
+    ok.
+
+replace(Bank, Name, Old, New) ->
+    Body = fun(Words, #{Name := Table}, _) ->
+                   [bench_atomic:delete(Words, Table, element(2, Object)) || Object <- Old],
+                   [bench_atomic:write(Words, Table, Object) || Object <- New],
+                   ok
+           end,
+    {atomic, ok} = bench_atomic:run(Bank, Body, none),
     ok.
 
 %% The chart of the demo for two groups of rows: bars in proportion within their group, narrow enough for a terminal.

@@ -8,7 +8,8 @@ from . import Problem, results, statistics, units
 DESCRIPTION = """
 Prints two tables in markdown: the geometric means of an experiment's ratios to ets, and the ratios of its rows. A ratio is that to ets
 with its best options for the row: the median of the rounds of all given runs (lowest to highest). Above 1 cats is ahead. The columns are
-the releases and, where the experiment has them, the numbers of workers.
+the releases and, where the experiment has them, the numbers of workers. --of and --to compare other subjects. --figures prints what was
+measured instead: the median of the rounds (lowest to highest) of each subject.
 """
 WORKERS = "workers"  # the axis that becomes columns
 
@@ -18,9 +19,16 @@ def main(words=None):
     parser.add_argument("experiment", metavar="EXPERIMENT")
     parser.add_argument("runs", nargs="+", metavar="RUN", help="the directory of a run, or its results.jsonl")
     parser.add_argument("--behind", action="store_true", help="only the rows where cats is behind in a column, the least ratio first")
+    parser.add_argument("--of", metavar="SUBJECT", default=statistics.OWN, help="whose ratios; default: cats")
+    parser.add_argument("--to", metavar="SUBJECT", help="the ratios to this subject, and not to ets")
+    parser.add_argument("--figures", action="store_true", help="the figures of all subjects, and no ratios")
     chosen = parser.parse_args(words)
     try:
-        lines, columns = ratios(chosen.experiment, [results.load(path) for path in chosen.runs])
+        runs = [results.load(path) for path in chosen.runs]
+        if chosen.figures:
+            print(figures(chosen.experiment, runs))
+            return 0
+        lines, columns = ratios(chosen.experiment, runs, chosen.of, chosen.to)
     except Problem as problem:
         print(f"bench/table: {problem}", file=sys.stderr)
         return 2
@@ -28,19 +36,38 @@ def main(words=None):
     return 0
 
 
-def ratios(experiment, runs):
+def ratios(experiment, runs, of=statistics.OWN, to=None):
     """The rows as {axes without workers: {column: Spread}}, and the columns, which are (otp, number of workers or None)."""
     rounds = {}
     for run in runs:
         for row, figures in run.rows_of(experiment).items():
-            if against := statistics.compared(figures, run.better(experiment)):
+            base = to or statistics.best_ets(figures, run.better(experiment))
+            both = {of, base} <= figures.keys() and statistics.ratios(figures, of, base, run.better(experiment))
+            if both:
                 axes = dict(row.axes)
                 column = (row.otp, axes.pop(WORKERS, None))
-                rounds.setdefault(tuple(axes.items()), {}).setdefault(column, []).extend(against.rounds.values())
+                rounds.setdefault(tuple(axes.items()), {}).setdefault(column, []).extend(both.values())
     if not rounds:
-        raise Problem(f"the runs have no row of {experiment} that has ets and cats")
+        raise Problem(f"the runs have no row of {experiment} that has {to or 'ets'} and {of}")
     lines = {axes: {column: statistics.spread(each) for column, each in by_column.items()} for axes, by_column in rounds.items()}
     return lines, sorted({column for by_column in lines.values() for column in by_column}, key=str)
+
+
+def figures(experiment, runs):
+    """A table of all subjects, over the rounds of all runs, in one unit."""
+    rounds = {}
+    for run in runs:
+        for row, by_subject in run.rows_of(experiment).items():
+            for subject, each in by_subject.items():
+                rounds.setdefault((("otp", row.otp), *row.axes), {}).setdefault(subject, []).extend(each.values())
+    if not rounds:
+        raise Problem(f"the runs have no row of {experiment}")
+    spreads = {axes: {subject: statistics.spread(each) for subject, each in by_subject.items()} for axes, by_subject in rounds.items()}
+    unit = runs[0].about[experiment]["unit"]
+    subjects = runs[0].subjects(experiment)
+    return table([key for key, _ in next(iter(spreads))] + [f"{subject}, {unit}" for subject in subjects],
+                 [[str(value) for _, value in axes] + [measured(by_subject.get(subject)) for subject in subjects]
+                  for axes, by_subject in spreads.items()])
 
 
 def behind(lines):
@@ -66,6 +93,10 @@ def rows(lines, columns):
 def name(column):
     otp, workers = column
     return f"OTP {otp}" + ("" if workers is None else f", {units.count(workers, 'worker')}")
+
+
+def measured(spread):
+    return "" if spread is None else f"**{units.figure(spread.median)}** ({units.figure(spread.low)} to {units.figure(spread.high)})"
 
 
 def cell(spread):

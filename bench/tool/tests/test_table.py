@@ -47,7 +47,25 @@ class Table(unittest.TestCase):
         self.assertEqual([dict(axes)["call"] for axes in table.behind(lines)], ["c", "a"])
         self.assertNotIn("| lookup", self.printed("everyday", self.runs[0], "--behind"))
 
+    def test_other_subjects_are_compared(self):
+        rows = self.printed("everyday", self.runs[0], "--of", "ets r w", "--to", "cats").split("\n\n")[1].splitlines()
+        self.assertRegex(rows[2], r"^\| lookup \| \*\*0\.25\*\* ")
+        rows = self.printed("everyday", self.runs[0], "--to", "ets r w").split("\n\n")[1].splitlines()
+        self.assertRegex(rows[2], r"^\| lookup \| \*\*(4\.0\d|3\.99)\*\* ")
+
+    def test_figures_of_all_subjects(self):
+        lines = self.printed("everyday", *self.runs, "--figures").splitlines()
+        self.assertEqual(lines[0], "| otp | call | workers | ets, ns | ets r w, ns | cats, ns |")
+        self.assertEqual(len(lines), 2 + 2 * 6)
+        thousands = "[0-9\u2009]+"
+        self.assertRegex(lines[2], rf"^\| 25 \| lookup \| 1 (\| \*\*{thousands}\*\* \({thousands} to {thousands}\) ){{3}}\|$")
+        self.assertRegex(lines[2], r"\((33\d|332)\u2009\d+ to (50\d|499)\u2009\d+\) \|$")
+        self.assertEqual(self.printed("alone", self.runs[0], "--figures").splitlines()[0], "| otp | call | cats, operations/s |")
+
     def test_what_cannot_be_compared_is_an_error(self):
         with contextlib.redirect_stderr(io.StringIO()) as said:
             self.assertEqual(table.main(["alone", self.runs[0]]), 2)
         self.assertIn("no row of alone", said.getvalue())
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(table.main(["everyday", self.runs[0], "--to", "mnesia"]), 2)
+        self.assertIn("no row of everyday that has mnesia and cats", said.getvalue())

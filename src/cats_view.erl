@@ -51,8 +51,18 @@ called(Called, _Table, _Argument) -> Called.
 
 ordered(Table, Called) ->
     case use(Table, none, Called) of
-        #state{tables = [#table{type = ordered_set} | _]} = State -> State;
+        #state{tables = [#table{type = ordered_set} | _]} = State -> in_order(State);
         _ -> no_transactions(Table, ?NO_ORDER)
+    end.
+
+%% The state, ready for steps and ranges over its first table.
+in_order(#state{tables = [#table{tid = Tid} | _], writes = Writes} = State) ->
+    case cats_writes:in_order(Tid, Writes) of
+        unchanged -> State;
+        Ready ->
+            NewState = State#state{writes = Ready},
+            put(?STATE, NewState),
+            NewState
     end.
 
 %% Ends the transaction, because it cannot use the table so.
@@ -227,7 +237,7 @@ stepped(_Tid, _From, _Down, []) -> none.
 %% @doc All objects of the first table.
 -spec whole(#state{}, called()) -> [Object :: tuple()].
 whole(#state{tables = [#table{type = ordered_set} | _]} = State, Called) ->
-    between([], [], false, infinity, State, Called);
+    between([], [], false, infinity, in_order(State), Called);
 whole(#state{long = none} = State, Called) ->
     whole(long(State, Called), Called);
 whole(#state{tables = [#table{tid = Tid} = Table | _], writes = Writes} = State, Called) ->

@@ -7,7 +7,7 @@
 %% bag are those of a map.
 -module(cats_writes).
 
--export([none/0, put/3, find/4, all/1, changed/3, changes/2, puts/2, nearest/4, between/6, pass/5, skip/4]).
+-export([none/0, put/3, find/4, all/1, changed/3, changes/2, puts/2, in_order/2, nearest/4, between/6, pass/5, skip/4]).
 
 -export_type([writes/0, write/0, change/0, committed/0]).
 
@@ -29,8 +29,8 @@
 %% The writes to an `ordered_set'.
 -record(ordered, {
     all = gb_trees:empty() :: gb_trees:tree(Key :: term(), write()),
-    %% Those of them that put an object, each with the key before it.
-    puts = gb_trees:empty() :: gb_trees:tree(Key :: term(), {Object :: tuple(), Before :: key()}),
+    %% Those of them that put an object, each with the key before it. Made when a step or a range first needs them.
+    puts = none :: none | gb_trees:tree(Key :: term(), {Object :: tuple(), Before :: key()}),
     %% Where the table has no other keys than those that are deleted here: the end of each run, and its beginning.
     runs = gb_trees:empty() :: gb_trees:tree(place(), place())
 }).
@@ -86,6 +86,8 @@ joined({Tid, Key, {false, Steps}}, Map) when is_map_key(Key, Map) ->
 joined(Write, _Map) ->
     Write.
 
+put_in_order({_, Key, _} = Write, #ordered{all = All, puts = none} = Ordered) ->
+    Ordered#ordered{all = gb_trees:enter(Key, Write, All)};
 put_in_order({_, Key, Objects} = Write, #ordered{all = All, puts = Puts} = Ordered) ->
     Before = put_before({Key}, Puts),
     NewPuts = case Objects of
@@ -218,6 +220,24 @@ puts(Tid, Tables) when is_map(Tables) ->
     end;
 puts(Tid, Writes) ->
     [Object || {Written, _, [Object]} <- Writes, Written =:= Tid].
+
+%% @doc The same writes, so that {@link nearest/4} and {@link between/6} may ask for those to this `ordered_set'. Or
+%% `unchanged'.
+%%
+%% Takes `O(N)' for `N' writes once. Then each write keeps up what they need.
+-spec in_order(reference(), writes()) -> writes() | unchanged.
+in_order(Tid, Tables) when is_map(Tables) ->
+    case Tables of
+        #{Tid := #ordered{all = All, puts = none} = Ordered} ->
+            Tables#{Tid := Ordered#ordered{puts = gb_trees:from_orddict(linked(gb_trees:values(All), none))}};
+        #{} -> unchanged
+    end;
+in_order(_Tid, _Writes) ->
+    unchanged.
+
+linked([{_, Key, [Object]} | Writes], Before) -> [{Key, {Object, Before}} | linked(Writes, {key, Key})];
+linked([_Deletion | Writes], Before) -> linked(Writes, Before);
+linked([], _Before) -> [].
 
 %% @doc The first key behind this place, or before it if `Down', at which an object is put into an `ordered_set'.
 %%

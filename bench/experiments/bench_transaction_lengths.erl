@@ -35,13 +35,14 @@ objects(_) -> 1_000_000.
 
 %% Operations in all transactions of a length together. Mnesia takes long, and what takes objects needs them.
 operations(quick, _, _) -> 500;
+operations(Size, "takes" ++ _, mnesia) -> operations(Size) div 100;
 operations(Size, Work, Way) when Way =:= mnesia; hd(Work) =:= $t -> operations(Size) div 5;
 operations(Size, _, _) -> operations(Size).
 
 operations(default) -> 50_000;
 operations(full) -> 200_000.
 
-%% Mnesia looks at all that a transaction has deleted each time it is asked for the first key.
+%% Mnesia looks at all that a transaction has deleted each time it is asked for the first key. So many take minutes.
 lengths(quick, _, _) -> [1, 10, 100];
 lengths(Size, "takes" ++ _, mnesia) -> [N || N <- lengths(Size, "takes", cats), N =< 1600];
 lengths(default, "takes" ++ _, _) -> [1, 10, 32, 100, 1600, 10_000];

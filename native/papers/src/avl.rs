@@ -54,6 +54,7 @@ impl Stack {
         }
         // SAFETY: this thread set `busy`, and a writer with exclusive access cannot run beside readers.
         let result = search(unsafe { &mut *self.place.get() });
+        // Release pairs with the Acquire above.
         self.busy.store(false, Release);
         result
     }

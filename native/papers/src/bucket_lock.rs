@@ -97,6 +97,7 @@ impl BucketLock {
 
     #[inline]
     fn count(&self) -> Option<Counted<'_>> {
+        // Relaxed: the exchange looks again.
         let word = self.word.load(Ordering::Relaxed);
         if word & WRITER != 0 {
             return None;

@@ -68,6 +68,7 @@ impl<'g> Hazards<'g> {
     /// if another thread changes the source. That thread then made progress.
     #[inline]
     pub fn protect<T>(&self, number: usize, source: &AtomicPtr<T>) -> *mut T {
+        // Acquire is more than is needed: the load below is the one that counts.
         let mut object = source.load(Ordering::Acquire);
         loop {
             self.announce(number, object);
@@ -105,7 +106,7 @@ impl Link {
 pub struct Retired {
     /// A stack. It is only ever taken as a whole.
     first: AtomicPtr<Link>,
-    /// The approximate number of objects.
+    /// The approximate number of objects. Relaxed: a statistic.
     count: AtomicUsize,
     /// The number of objects at which they are reclaimed.
     due: AtomicUsize,
@@ -156,6 +157,7 @@ impl Retired {
     unsafe fn push(&self, first: *mut Link, last: *mut Link) {
         // SAFETY: only a thread that has taken the list frees its objects.
         let last = unsafe { &(*last).0 };
+        // Relaxed: only the exchange uses the address.
         let mut head = self.first.load(Ordering::Relaxed);
         loop {
             // Relaxed: published below.
@@ -174,6 +176,7 @@ impl Retired {
     /// Frees the objects that no thread has announced.
     #[cold]
     fn reclaim(&self, mut free: impl FnMut(*mut Link)) {
+        // Acquire pairs with the Release of `push`: the links are seen, and the objects unlinked.
         let mut at = self.first.swap(ptr::null_mut(), Ordering::Acquire);
         let ordered = barrier::heavy();
         let mut announced = Vec::with_capacity(64);
@@ -204,6 +207,7 @@ impl Retired {
                 continue;
             }
             kept += 1;
+            // Relaxed: this thread owns the chain, and `push` publishes it.
             link.store(first, Ordering::Relaxed);
             if last.is_null() {
                 last = object;

@@ -32,6 +32,7 @@ impl StatRwLock {
     /// Takes the lock if it is free. Does not change the statistic.
     #[inline]
     pub fn try_lock(&self) -> bool {
+        // Relaxed: the exchange looks again.
         let word = self.word.load(Ordering::Relaxed);
         // Acquire pairs with the Release of both unlocks: this writer comes after the last readers' reads, and sees
         // what the last writer wrote.
@@ -81,6 +82,7 @@ impl StatRwLock {
     /// Takes the lock for reading, unless a writer has it or waits for it. Does not change the statistic.
     #[inline]
     pub fn try_lock_shared(&self) -> bool {
+        // Relaxed: the exchange looks again.
         let mut word = self.word.load(Ordering::Relaxed);
         // Repeats if another reader caused the failure. The number of readers bounds the repetitions.
         while word & (WRITER | WAITING) == 0 {
@@ -130,6 +132,7 @@ impl StatRwLock {
 
     /// Whether no thread holds the lock.
     pub fn is_free(&self) -> bool {
+        // Relaxed: a hint.
         self.word.load(Ordering::Relaxed) & !WAITING == 0
     }
 

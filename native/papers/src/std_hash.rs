@@ -37,6 +37,7 @@ const LENT_PROBES: usize = 16;
 pub struct StdHash<S> {
     lock: AnyLock<Map<S>>,
     /// The number of bins and the bytes of the tables, for threads that do not hold the lock.
+    /// Relaxed: figures, which the holder of the lock writes.
     bins: AtomicUsize,
     bytes: AtomicUsize,
 }

@@ -65,6 +65,7 @@ mod model {
     }
 
     pub fn switch() {
+        // Relaxed: it orders nothing.
         SWITCH.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -83,7 +84,7 @@ pub(crate) fn is_light_free() -> bool {
 /// [`light`] for a caller that knows that it needs no instruction.
 #[inline]
 pub(crate) fn light_if_free() {
-    // Restrains the compiler, not the processor.
+    // SeqCst: no store moves below a later load. Restrains the compiler, not the processor.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
@@ -93,6 +94,7 @@ pub fn light() {
     if kernel::asymmetric() {
         light_if_free();
     } else {
+        // SeqCst pairs with the fence of `heavy`.
         fence(Ordering::SeqCst);
     }
 }
@@ -103,6 +105,7 @@ pub fn light() {
 pub fn heavy() -> bool {
     let asymmetric = kernel::asymmetric();
     // The fence orders this thread itself, whatever the kernel does for the caller.
+    // SeqCst pairs with the fence of `light`.
     fence(Ordering::SeqCst);
     !asymmetric || kernel::run()
 }

@@ -15,6 +15,7 @@ global! {
 
 /// Stops the clock at a time, or lets it go on. For tests.
 pub fn stop(at: Option<u64>) {
+    // SeqCst is more than is needed, as the load is Relaxed. Only tests call this.
     STOPPED.store(at.map_or(0, |time| time + 1), Ordering::SeqCst);
 }
 

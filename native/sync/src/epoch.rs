@@ -367,6 +367,7 @@ impl Guard {
     #[cold]
     #[inline(never)]
     fn seal_own(&self, bag: NonNull<Bag>) {
+        // Relaxed: the thread's own, as in `own_bag`.
         self.slot().bag.store(ptr::null_mut(), Ordering::Relaxed);
         self.seal_bag(bag.as_ptr());
     }
@@ -425,6 +426,7 @@ pub fn on_garbage(wake: fn()) {
 /// The collector says whether it is about to sleep until it is woken. It looks for garbage once more after it has said so: what it
 /// does not find then will wake it.
 pub fn rest(resting: bool) {
+    // Relaxed: ordered by the fence.
     RESTING.store(resting, Ordering::Relaxed);
     // Pairs with the fence in `announce_garbage`: the collector finds the garbage, or who announces it sees that the collector rests.
     fence(Ordering::SeqCst);
@@ -432,6 +434,7 @@ pub fn rest(resting: bool) {
 
 /// Wakes the collector if it rests. To be called when there is something that it will free.
 pub fn announce_garbage() {
+    // SeqCst pairs with the fence in `rest`: what was announced comes before the look at the collector.
     fence(Ordering::SeqCst);
     // Relaxed: ordered by the fence. The load first spares the line a write.
     if RESTING.load(Ordering::Relaxed) && RESTING.swap(false, Ordering::Relaxed) {
@@ -572,6 +575,7 @@ fn take_ripe(limit: usize, raiding: bool) -> Option<*mut Bag> {
         waiting.scan();
     }
     let ripe = waiting.take(limit);
+    // Release pairs with the Acquire above, of the next reclaimer.
     DOMAIN.reclaiming.store(false, Ordering::Release);
     Some(ripe)
 }
@@ -621,6 +625,7 @@ impl Waiting {
         if DOMAIN.sealed.load(Ordering::Relaxed).is_null() {
             return;
         }
+        // Acquire pairs with the Release of `seal`: the bags are seen as they were sealed.
         let first = DOMAIN.sealed.swap(ptr::null_mut(), Ordering::Acquire);
         // Release: a thread that announces a later epoch sees the objects unlinked. Acquire keeps the chain of increments.
         let tag = DOMAIN.epoch.0.fetch_add(1, Ordering::AcqRel);
@@ -723,6 +728,7 @@ unsafe fn strip(slot: &Slot, _guard: &Guard) {
     unsafe {
         slot.heap.disown_all(_guard)
     };
+    // Relaxed: the thread's own, or the raider has seen in the announcement that the owner is done with it.
     let bag = slot.bag.swap(ptr::null_mut(), Ordering::Relaxed);
     if !bag.is_null() {
         seal(bag);

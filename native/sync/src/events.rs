@@ -284,6 +284,7 @@ impl Events {
     pub fn sums(&self) -> [u64; COUNTERS] {
         let mut sums = [0; COUNTERS];
         for (sum, word) in sums.iter_mut().zip(&self.adaptations) {
+            // Relaxed: statistics.
             *sum = word.load(Ordering::Relaxed);
         }
         if let Some(tally) = self.tally() {

@@ -48,12 +48,14 @@ impl Statistic {
     /// The statistic now.
     #[inline]
     pub fn value(&self) -> i32 {
+        // Relaxed: as in `bump`.
         self.0.load(Ordering::Relaxed)
     }
 
     /// Sets the statistic to 0, when a split or join was not possible.
     #[inline]
     pub fn reset(&self) {
+        // Relaxed: as in `bump`.
         self.0.store(0, Ordering::Relaxed);
     }
 }
@@ -109,6 +111,7 @@ impl StatLock {
 
     /// How often contention was met here.
     pub fn conflicts(&self) -> u32 {
+        // Relaxed: a figure.
         self.conflicts.load(Ordering::Relaxed)
     }
 

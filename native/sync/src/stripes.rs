@@ -141,6 +141,7 @@ impl<const N: usize> Stripes<N> {
     /// The value of a counter at one instant during the call. Lock-free; time is linear in the number of stripes.
     pub fn sum_of(&self, counter: usize) -> i64 {
         let Some(stripes) = &self.stripes else {
+            // Acquire pairs with the Release of `add_to`.
             return self.plain[counter].load(Ordering::Acquire);
         };
         let mut before = Self::collect(stripes, counter);
@@ -177,6 +178,7 @@ impl<const N: usize> Stripes<N> {
             // SeqCst: see `add_to`. Only an empty cell is filled, so that a slow collector cannot change a closed
             // snapshot.
             let value = word.load(Ordering::SeqCst);
+            // AcqRel, and Acquire if another collector was first: what the load of the word acquired is passed on through the cell.
             let _ = cell.compare_exchange(0, value + 1, Ordering::AcqRel, Ordering::Acquire);
         }
         // The snapshot closes. This is the instant of the result. SeqCst here, at the writers' load of the snapshot,
@@ -190,12 +192,14 @@ impl<const N: usize> Stripes<N> {
             unsafe { guard.retire_sized(address.cast(), 0, drop_snapshot, size_of_val(&*snapshot.cells)) };
         }
         store_load_fence();
+        // SeqCst: the other side of the pair for which the snapshot was closed.
         let value = |cell: &AtomicU64| cell.load(Ordering::SeqCst) - 1;
         let sum = snapshot.cells.chunks(2).fold(0_u64, |sum, pair| {
             sum.wrapping_add(value(&pair[0])).wrapping_sub(value(&pair[1]))
         }) as i64;
         // All collectors of the snapshot return the same sum, though late changes may still be forwarded. AcqRel: see
         // `add_to`.
+        // Acquire, if another collector was first, pairs with its Release.
         match snapshot
             .sum
             .compare_exchange(UNDECIDED, sum, Ordering::AcqRel, Ordering::Acquire)
@@ -215,6 +219,7 @@ impl<const N: usize> Stripes<N> {
                 cells: (0..2 * stripes).map(|_| AtomicU64::new(0)).collect(),
                 sum: AtomicI64::new(UNDECIDED),
             }));
+            // SeqCst: as above.
             address = match current.compare_exchange(ptr::null_mut(), fresh, Ordering::SeqCst, Ordering::SeqCst) {
                 Ok(_) => fresh,
                 Err(other) => {

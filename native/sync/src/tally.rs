@@ -86,6 +86,7 @@ impl<const N: usize> Tally<N> {
     /// A word that [`count`](Self::count) stored, and 0 in its place from now on.
     pub fn take(&self, guard: &Guard, place: usize) -> u64 {
         self.own(guard.slot_index()).map_or(0, |words| {
+            // Relaxed, for both: the word is the thread's own.
             let word = words[place].load(Ordering::Relaxed);
             words[place].store(0, Ordering::Relaxed);
             word
@@ -95,6 +96,7 @@ impl<const N: usize> Tally<N> {
     /// The sums of all counters.
     pub fn sums(&self) -> [u64; N] {
         let sum = |counter: usize| {
+            // Relaxed: the sums are not of one instant.
             let words = self.0.iter().map(|stripe| stripe.0[counter].load(Ordering::Relaxed));
             words.fold(0, u64::wrapping_add)
         };

@@ -145,6 +145,7 @@ fn claim() -> &'static Slot {
         owned: AtomicBool::new(true),
         next: ptr::null_mut(),
     }));
+    // Relaxed: only the exchange uses the address.
     let mut head = SLOTS.load(Ordering::Relaxed);
     loop {
         // SAFETY: not published yet, so only this thread has it.
@@ -217,6 +218,7 @@ impl Thread {
         self.slot.set(claim());
         // A store-load pair. Another thread, after a fence of its own, may not find this slot in the list. Then this
         // thread's later loads see that thread's earlier stores.
+        // SeqCst, for the pair.
         fence(Ordering::SeqCst);
         // After the destructors of the thread have run, only the next unpin can give the slot back. In a model all
         // thread-locals end together, so slots are not given back there.

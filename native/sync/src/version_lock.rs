@@ -40,6 +40,7 @@ impl VersionLock {
     /// Takes the lock if it is free and returns the version it had.
     #[inline]
     pub fn try_lock(&self) -> Option<u64> {
+        // Relaxed: the exchange looks again.
         let version = self.word.load(Ordering::Relaxed);
         if version & 1 == 1 {
             return None;
@@ -96,6 +97,7 @@ impl VersionLock {
             .word
             .compare_exchange(token, token + 1, Ordering::Acquire, Ordering::Relaxed)
             .is_ok();
+        // Release: as in `try_lock`.
         fence(Ordering::Release);
         taken
     }
@@ -110,6 +112,7 @@ impl VersionLock {
     /// Frees the lock when nothing that a reader can see was written since it was taken.
     #[inline]
     pub fn unlock_unchanged(&self, version: u64) {
+        // Release pairs with the Acquire of `try_lock`: the next holder comes after what this one did.
         self.word.store(version, Ordering::Release);
     }
 
@@ -123,6 +126,7 @@ impl VersionLock {
     /// The current version for an optimistic read, or nothing while a writer holds the lock.
     #[inline]
     pub fn token(&self) -> Option<u64> {
+        // Acquire pairs with the Release of `unlock`: what is read from now on is not older than this version.
         let version = self.word.load(Ordering::Acquire);
         (version & 1 == 0).then_some(version)
     }

@@ -95,6 +95,7 @@ pub fn unheard() -> bool {
 
 fn push(item: Item) {
     let node = Box::into_raw(Box::new(Node { item, next: null_mut() }));
+    // Relaxed: only the exchange uses the address.
     let mut head = QUEUE.load(Ordering::Relaxed);
     loop {
         // SAFETY: the node is not pushed yet, so still this thread's own.
@@ -116,6 +117,7 @@ pub fn leave(rest: Rest) {
 
 /// Moves what is queued to `work`.
 fn take(work: &mut Vec<Item>) {
+    // Acquire pairs with the Release of `push`.
     let mut node = QUEUE.swap(null_mut(), Ordering::Acquire);
     while !node.is_null() {
         // SAFETY: the swap made the whole stack this thread's own.
@@ -144,6 +146,7 @@ pub(crate) fn clear(budget: Duration, bury: Bury<'_>) -> Left {
     let start = Instant::now();
     let mut collected = epoch::collect_counted(RETIRED);
     let more = WORK.with(|work| {
+        // Relaxed: as in `Expected::new`.
         while PENDING.load(Ordering::Relaxed) != 0 {
             take(work);
             match work.pop() {

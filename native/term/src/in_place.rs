@@ -212,6 +212,7 @@ impl<'a> ChangingRef<'a> {
         }
         self.count().change_all(|| {
             for (index, word) in indices.zip(&*words) {
+                // Relaxed: the count orders it.
                 elements[index].store(*word, Ordering::Relaxed);
             }
         })
@@ -261,7 +262,7 @@ impl<'a> ChangingRef<'a> {
         plain_header(old.header()) == new || old.plain_words().is_some_and(|old| old.len() == words)
     }
 
-    /// Sets an element to one that fits. Readers look at the count.
+    /// Sets an element to one that fits. Relaxed: readers look at the count, which orders it.
     #[inline(always)]
     fn set(self, slot: &AtomicU64, new: New<'_>) {
         let old = slot.load(Ordering::Relaxed);

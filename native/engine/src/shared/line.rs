@@ -22,6 +22,7 @@ mod wide {
     /// Whether functions of this module may be called with `WIDE`.
     #[inline(always)]
     pub(crate) fn wide() -> bool {
+        // Relaxed: as in `detect`.
         WIDE.load(Relaxed)
     }
 }

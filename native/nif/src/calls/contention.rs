@@ -33,6 +33,7 @@ impl End {
             return Ok(());
         }
         self.table.stop_recording(&self.recorder).inspect_err(|_| {
+            // Relaxed: as above.
             self.ended.store(false, Ordering::Relaxed);
         })
     }

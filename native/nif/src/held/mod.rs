@@ -173,7 +173,7 @@ static LOCKS: [Lock; 64] = [const { Lock(Mutex::new(())) }; 64];
 #[repr(align(64))]
 struct Lock(Mutex<()>);
 
-/// Batches that exist.
+/// Batches that exist. Relaxed: a statistic.
 #[cfg(feature = "selftest")]
 static BATCHES: AtomicUsize = AtomicUsize::new(0);
 
@@ -233,6 +233,7 @@ impl Batch {
         self.added.store(index + 1, Ordering::Relaxed);
         self.weight.store(total, Ordering::Relaxed);
         let slot = &self.slots[index];
+        // Relaxed: the store of `held` publishes both.
         slot.weight.store(weight, Ordering::Relaxed);
         slot.bytes.store(size.bytes, Ordering::Relaxed);
         // Release, here and in `relocate`: whoever finds the term through its words sees the slot.
@@ -482,6 +483,7 @@ fn settle(guard: &Guard, batch: &Batch, state: u64) {
         match state & COUNT {
             // What was in it was given back, which happens when no reader can be in its objects.
             0 => enif_free_env(batch.env),
+            // Relaxed: the owner changed it before it closed the batch, and the claim came after that.
             _ => guard.retire_sized(
                 batch.env.cast(),
                 0,

@@ -21,6 +21,7 @@ const FOREIGN_PID_WORDS: usize = 3;
 pub const LOWEST_PID: u64 = 3;
 
 /// The offset of the numbers of a reference in the record of what it refers to. And those that are tried: up to OTP 26, and later.
+/// Accesses are relaxed, as for everything in this file: all is written before the first table is made.
 static NUMBERS: AtomicUsize = AtomicUsize::new(0);
 const RECORD_NUMBERS: [usize; 2] = [32, 40];
 

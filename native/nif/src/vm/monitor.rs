@@ -76,6 +76,7 @@ impl Shard {
 /// Sees to it that the function set by [`on_down`] is called once when a local process ends; false if it has ended, and the call
 /// was made or will not be. A process that ends during the call may be reported either way.
 pub fn watch(env: Env, process: Term) -> bool {
+    // Acquire pairs with the Release of who counts an end.
     let ended = ENDED.load(Ordering::Acquire);
     if LATEST.get() == (process.0, ended) {
         // Who calls has not ended, unless it does during the call.

@@ -131,6 +131,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
             Base::new(others.join(mine), count, other.base().low, base.high)
         });
         let slot = self.slot_of(beside, Node::base(other.base()));
+        // Release: as above.
         slot.store(Node::base(joined).address(), Release);
         let other = {
             let base = other.base();

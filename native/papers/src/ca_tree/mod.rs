@@ -390,6 +390,7 @@ impl<S: OrderedSchema, B: Balance> OrderedEngine<S> for CaTree<S, B> {
 impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
     /// Takes nodes apart, from the left, until `limit` entries were shown.
     fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        // Relaxed: this function owns the engine.
         let root = self.root.swap(ptr::null_mut(), Relaxed);
         if !root.is_null() {
             self.remains.push(Node::from_address(root));

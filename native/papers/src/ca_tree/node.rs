@@ -56,6 +56,7 @@ impl<K> Route<K> {
         self.valid.load(Relaxed)
     }
     pub fn invalidate(&self) {
+        // Relaxed: as for `valid`.
         self.valid.store(false, Relaxed);
     }
 }
@@ -100,6 +101,7 @@ impl<K, B> Base<K, B> {
         self.valid.load(Relaxed)
     }
     pub fn invalidate(&self) {
+        // Relaxed: as for `valid`.
         self.valid.store(false, Relaxed);
     }
 
@@ -116,6 +118,7 @@ impl<K, B> Base<K, B> {
     #[inline]
     pub fn add(&self, more: i64) {
         if more != 0 {
+            // Relaxed: as for `count`.
             self.count.store(self.count.load(Relaxed) + more, Relaxed);
         }
     }

@@ -22,8 +22,10 @@ type Slot = AtomicPtr<Link>;
 /// See the module's documentation.
 pub struct Directory {
     /// The segments; null where none is in use.
+    /// Release, for a new array, pairs with the Acquire of `slot`. The thread that changes the directory loads it Relaxed.
     segments: AtomicPtr<Slot>,
     /// The length of that array. Only the thread that changes the directory reads it.
+    /// Relaxed: a plain number of that thread.
     capacity: AtomicUsize,
     /// Bytes of the array and the segments. Always Relaxed: a statistic.
     bytes: AtomicUsize,
@@ -95,6 +97,7 @@ impl Directory {
             return false;
         }
         let slot = self.slot(guard, segment);
+        // Relaxed: only the caller changes it.
         if slot.load(Ordering::Relaxed).is_null() {
             let bytes = segment_bytes(segment);
             let Some(links) = slab::alloc(bytes) else { return false };
@@ -120,6 +123,7 @@ impl Directory {
         for i in 0..new_length {
             let segment = if i < length {
                 // SAFETY: the old array has this length.
+                // Relaxed: only the caller changes it.
                 unsafe { &*old.add(i) }.load(Ordering::Relaxed)
             } else {
                 ptr::null_mut()
@@ -143,6 +147,7 @@ impl Directory {
     pub fn cut(&self, guard: &Guard, number: usize) {
         let (segment, 0) = locate(number) else { return };
         let slot = self.slot(guard, segment);
+        // Relaxed, for both: only the caller changes it, and nobody finds it any more.
         let links = slot.load(Ordering::Relaxed);
         slot.store(ptr::null_mut(), Ordering::Relaxed);
         self.bytes.fetch_sub(segment_bytes(segment), Ordering::Relaxed);
@@ -161,6 +166,7 @@ impl Drop for Directory {
             // these sizes.
             unsafe {
                 free(
+                    // Relaxed: as nobody else uses it.
                     (*array.add(segment)).load(Ordering::Relaxed).cast(),
                     segment_bytes(segment),
                 )

@@ -144,6 +144,7 @@ impl Locks {
 
 impl Drop for Locks {
     fn drop(&mut self) {
+        // Relaxed: nobody else uses the table.
         let word = self.word.load(Ordering::Relaxed);
         // SAFETY: nobody else uses the table.
         unsafe { free(address_of(word).cast(), count_of(word)) };

@@ -321,6 +321,7 @@ impl<S> LinearHash<S> {
     }
 
     fn set_size(&self, buckets: usize) {
+        // Release pairs with the Acquire of `size`.
         self.size.store(Size::new(buckets).0, Ordering::Release);
     }
 

@@ -90,6 +90,7 @@ fn take_node() -> *mut Node {
     if node.is_null() {
         return Node::boxed();
     }
+    // Relaxed: as above.
     spare.store(ptr::null_mut(), Ordering::Relaxed);
     node
 }
@@ -98,6 +99,7 @@ fn take_node() -> *mut Node {
 fn keep_node(node: *mut Node) {
     let guard = pin();
     let spare = &own(&guard).combining_node;
+    // Relaxed, for both: as in `take_node`.
     let other: *mut Node = spare.load(Ordering::Relaxed).cast();
     spare.store(node.cast(), Ordering::Relaxed);
     if !other.is_null() {
@@ -161,6 +163,7 @@ impl<T: Send, const BOUND: usize> CcSynch<T, BOUND> {
             let run = unsafe { std::mem::transmute::<*const (), Run<T>>(request.run) };
             // SAFETY: its owner waits for it, and the section is `Send`.
             unsafe { run(value, request.call) };
+            // Relaxed: the store of `wait` publishes it.
             node.done.store(true, Ordering::Relaxed);
             // Release: the owner sees the result. From here on the owner may reuse the node.
             node.wait.store(false, Ordering::Release);

@@ -62,6 +62,7 @@ impl<T> EtsPointer<T> {
     fn announce(&self, guard: &Guard) -> Announced<'_> {
         let pointer = &own(guard).ets_pointer;
         debug_assert!(
+            // Relaxed: this thread's own.
             pointer.load(Ordering::Relaxed).is_null(),
             "a thread reads one table at a time"
         );
@@ -121,6 +122,7 @@ impl<T: Send + Sync> TableLock<T> for EtsPointer<T> {
         let guard = pin();
         let mut raised = None;
         for spin in 0..SPINS {
+            // Relaxed, the first time: a hint that spares useless announcements.
             // SeqCst, the second time: the load of a store-load pair, after the announcement. Its Acquire part pairs
             // with the Release of the last writer.
             if !self.writer.load(Ordering::Relaxed) {

@@ -23,7 +23,7 @@ const LEFT_AT_MOST: usize = 64;
 pub struct Mcs {
     /// The last node of the queue, or null when the lock is free.
     tail: Line<AtomicPtr<Node>>,
-    /// The number of abandoned nodes in the queue.
+    /// The number of abandoned nodes in the queue. Relaxed: an approximate bound.
     left: AtomicUsize,
 }
 
@@ -162,6 +162,7 @@ impl Mcs {
         // Another thread has swapped the tail, and is about to link its node.
         let mut queued = Queued::default();
         loop {
+            // Acquire: as above.
             let next = node.next.load(Ordering::Acquire);
             if !next.is_null() {
                 return next;

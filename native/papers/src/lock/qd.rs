@@ -33,6 +33,7 @@ pub struct DelegationQueue<T> {
     /// The number of reserved words. If it is `CAPACITY` or more, the queue is closed.
     reserved: Line<AtomicU64>,
     /// A hint, so that late threads need not add to `reserved`.
+    /// Relaxed: a late thread that misses it finds `reserved` closed.
     closed: AtomicBool,
     /// Records: the address of an operation, the length of its payload, the payload. All words are `EMPTY` between
     /// sessions.
@@ -115,6 +116,7 @@ impl<T> DelegationQueue<T> {
     pub fn flush(&self, value: &mut T) {
         let mut done = 0;
         loop {
+            // Acquire pairs with the Release of the additions in `enqueue`.
             let reserved = self.reserved.load(Ordering::Acquire).min(CAPACITY as u64) as usize;
             if reserved == done {
                 // Relaxed: it only rejects later threads.
@@ -158,10 +160,12 @@ impl<T> DelegationQueue<T> {
         if operation == FULL {
             return None;
         }
+        // Relaxed: the operation's word published the length and the payload.
         let len = self.buffer[place + 1].load(Ordering::Relaxed) as usize;
         self.buffer[place + 1].store(EMPTY, Ordering::Relaxed);
         let mut payload = [0; LONGEST];
         for (i, word) in self.buffer[place + HEADER..][..len].iter().enumerate() {
+            // Relaxed: as above.
             payload[i] = word.load(Ordering::Relaxed);
             word.store(EMPTY, Ordering::Relaxed);
         }

@@ -112,12 +112,14 @@ impl Barrier {
     /// Whether a writer must wait for readers.
     #[inline]
     pub fn is_raised(&self) -> bool {
+        // Relaxed: see `raise`.
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
 impl Drop for Raised<'_> {
     fn drop(&mut self) {
+        // Relaxed: see `raise`.
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

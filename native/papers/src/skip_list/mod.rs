@@ -262,6 +262,7 @@ impl<S: OrderedSchema> OrderedEngine<S> for SkipList<S> {
 
 impl<S: OrderedSchema> SkipList<S> {
     /// Takes nodes apart, from the left, until `limit` were shown.
+    /// Relaxed is enough for all links, and Acquire more than enough: nobody else uses the list.
     fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
         // SAFETY: nobody else uses the list, so no hazard pointer protects a retired node.
         self.retired.clear(|node| unsafe { free_retired::<S>(node) });

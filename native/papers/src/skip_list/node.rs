@@ -215,6 +215,7 @@ impl Node {
 
     /// Removes the entry.
     pub fn take(self) {
+        // Release: as in `put`.
         self.key.store(0, Release);
     }
 

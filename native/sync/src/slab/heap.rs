@@ -39,11 +39,13 @@ impl Heap {
     }
 
     fn set(&self, class: usize, page: *const Page) {
+        // Relaxed: as in `page`.
         self.pages[class].store(page.cast_mut(), Ordering::Relaxed);
     }
 
     /// Whether the heap seems to own pages. Any thread may call it.
     pub fn is_used(&self) -> bool {
+        // Relaxed: a hint.
         self.pages.iter().any(|page| !page.load(Ordering::Relaxed).is_null())
     }
 

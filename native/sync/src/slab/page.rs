@@ -62,8 +62,10 @@ struct Shared {
     _line: CacheLine,
     word: AtomicU64,
     /// The heap that owns the page. Only that heap's own thread may rely on it.
+    /// Relaxed, for that: the thread sees what it wrote itself, and other values mean that it is not the owner.
     owner: AtomicPtr<super::Heap>,
     /// 1 + the class of the pool that holds the page, or 0. Written under that pool's lock.
+    /// Relaxed: the lock orders what its holders write, and others compare only.
     pooled: AtomicU8,
     class: Cell<u8>,
     capacity: Cell<u16>,
@@ -196,6 +198,7 @@ impl Page {
     #[inline]
     pub unsafe fn push(&self, chain: Chain) -> Next {
         let (capacity, offered_from) = (self.capacity(), self.offered_from());
+        // Relaxed: the exchange looks again.
         let mut word = self.shared.word.load(Ordering::Relaxed);
         loop {
             // SAFETY: the caller owns the block, which has at least 16 bytes.
@@ -249,6 +252,7 @@ impl Page {
         let free = |word: u64| word + u64::from(spare) * ONE;
         let listed = |word: u64| count(free(word)) >= offered_from;
         // Release: the thread that puts the page into the pool publishes the owner's line.
+        // Acquire: as in `push`.
         let update = self
             .shared
             .word

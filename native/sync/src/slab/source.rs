@@ -10,6 +10,7 @@ type Alloc = unsafe extern "C" fn(usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
 
 static SOURCE: OnceLock<(Alloc, Free)> = OnceLock::new();
+/// Bytes that are out. Relaxed: a statistic.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets the source of all memory. `alloc` and `free` must behave like `malloc` and `free` of C and be callable from any

@@ -247,8 +247,9 @@ impl<T: Owner> Part<T> {
 struct Shared<T> {
     part: Exclusive<Part<T>>,
     /// No slot fires before this time. 0: something is due. `u64::MAX`: there is none. Written by the holder of the lock.
+    /// Relaxed, for who holds the lock, and for a look that may be late: the next one finds what this one missed.
     due: AtomicU64,
-    /// The bytes of the part. Written by the holder of the lock.
+    /// The bytes of the part. Written by the holder of the lock. Relaxed: a figure.
     bytes: AtomicUsize,
     _line: CacheLine,
 }
@@ -283,7 +284,7 @@ pub struct Wheel<T: Owner> {
     /// How often items were taken, and how often the work at them has ended.
     taken: AtomicUsize,
     done: AtomicUsize,
-    /// The items of a part have become many.
+    /// The items of a part have become many. Relaxed: a hint.
     crowded: AtomicBool,
 }
 
@@ -332,6 +333,7 @@ impl<T: Owner> Wheel<T> {
             shared.bytes.store(part.bytes, Ordering::Relaxed);
             // A slot of a coarse level may fire earlier. But nobody waits for that: its items have the same time at least.
             if shared.due.load(Ordering::Relaxed) > time {
+                // Release: as in `change`.
                 shared.due.store(time, Ordering::Release);
             }
             if part.items >= CROWD && part.items.is_power_of_two() {

@@ -231,6 +231,7 @@ impl Merge {
             // If some have left the chain at its oldest end, all have.
             newest.linked_history()?;
             let (older, newer) = (oldest.older(guard)?, newest.newer(guard)?);
+            // Release, for both, pairs with the Acquire of those who follow the chain.
             newer.older.store(ptr::from_ref(older).cast_mut(), Ordering::Release);
             older.newer.store(ptr::from_ref(newer).cast_mut(), Ordering::Release);
             // Relaxed: only the holder of the lock reads and writes it.

@@ -84,24 +84,28 @@ pub struct Node {
     live: *const Store,
     form: Form,
     /// What was kept. Null when nobody needs it any more.
+    /// Acquire, and AcqRel for who takes it: whoever finds null sees that the node has left the chain.
     copies: AtomicPtr<Store>,
     /// Keys of which nothing need be kept any more while the node is the newest one whose instant is past.
     settled: Settled,
-    /// The bytes of the objects that were kept, if there is a limit.
+    /// The bytes of the objects that were kept, if there is a limit. Relaxed: a figure.
     bytes: AtomicUsize,
     /// The number of objects at the instant.
+    /// Relaxed, as for the time: written at the instant, and whoever reads it has seen that the instant is past.
     size: AtomicUsize,
-    /// The instant as a time of leases.
+    /// The instant as a time of leases. Relaxed: as for the size.
     time: AtomicU64,
     /// Of an ordered table.
     marks: Marks,
+    /// Its neighbours. Acquire, for those who follow the chain, pairs with the Release of the holder of [`CHAINS`]: they see a whole node.
     newer: AtomicPtr<Node>,
     older: AtomicPtr<Node>,
-    /// Whether it is in the chain. Changed by the holder of [`CHAINS`].
+    /// Whether it is in the chain. Changed by the holder of [`CHAINS`]. Relaxed: the lock orders it.
     linked: AtomicBool,
     /// Whether it is being merged into the older one. Likewise.
     merging: AtomicBool,
     /// Nobody reads the snapshot any more.
+    /// AcqRel for who releases it, Acquire for who looks: what was read of the snapshot comes before what is done without it.
     released: AtomicBool,
     /// It has died because the copies were too large. Nothing is kept for it any more.
     overfull: AtomicBool,
@@ -167,6 +171,7 @@ impl History {
     }
 
     pub fn newest<'g>(&self, guard: &'g Guard) -> Option<&'g Node> {
+        // Acquire pairs with the Release in `set_newest`: the node is whole.
         at(self.0.load(Ordering::Acquire), guard)
     }
 
@@ -188,6 +193,7 @@ impl History {
 
     /// Whether the table has given the contents up.
     pub fn is_abandoned(&self) -> bool {
+        // Acquire pairs with the AcqRel in `abandon`.
         self.0.load(Ordering::Acquire).addr() & ABANDONED != 0
     }
 

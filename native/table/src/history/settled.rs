@@ -136,6 +136,7 @@ impl Settled {
         let Some(line) = self.line(self.size().line_of(hash)) else {
             return;
         };
+        // Relaxed: any place will do.
         let is_free = |place: &&AtomicU64| [0, word].contains(&place.load(Ordering::Relaxed));
         let place = line.0.iter().find(is_free);
         // Another word is forgotten. For each word it is always the one at the same place, so that few words forget each other in turns.
@@ -189,6 +190,7 @@ impl Settled {
     fn provide(&self, line: usize) -> bool {
         let segment = segment_of(line);
         let (place, layout) = (&self.segments[segment], layout_of(segment));
+        // Relaxed: a hint. Who uses the segment loads it in `line`.
         if !place.load(Ordering::Relaxed).is_null() {
             return true;
         }

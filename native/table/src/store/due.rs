@@ -92,8 +92,10 @@ pub fn expire(budget: Duration) -> Next {
             late: now - since > LATE,
         };
     }
+    // Relaxed: as above.
     SINCE.store(u64::MAX, Ordering::Relaxed);
     // From here on, who adds an item wakes the reaper. Either the item is seen below, or who adds it sees this store.
+    // Relaxed: the barrier orders it.
     WAKES.store(u64::MAX, Ordering::Relaxed);
     if !barrier::heavy() {
         return Next::Rest(Some(Duration::from_millis(PAUSE)));

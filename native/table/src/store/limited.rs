@@ -118,7 +118,7 @@ pub struct Limits<T: KeyItem> {
     tidied_above: AtomicUsize,
     /// The structure is larger than it may be, as other threads were in the way of who looked at it.
     is_hindered: AtomicBool,
-    /// How many calls in turn found nothing to evict.
+    /// How many calls in turn found nothing to evict. Relaxed: a count.
     starved: AtomicU32,
     /// The largest number of uses that matters to the policy.
     most_uses: u64,

@@ -31,6 +31,7 @@ impl Table {
             }
             if self.is_blank() {
                 self.tell_of(&contents);
+                // Release pairs with the Acquire in `store`. Relaxed, for the state: as in `set_bit`.
                 self.store.store(contents.into_raw(), Ordering::Release);
                 let state = self.state.load(Ordering::Relaxed);
                 // Release: the contents are stored before, so no writer ever sees those that blank tables share.
@@ -72,6 +73,7 @@ impl Table {
 
     /// Sets or clears a bit of the state. The caller holds the lock for the table.
     fn set_bit(&self, bit: usize, set: bool) {
+        // Relaxed: only who holds the lock changes the state. Release pairs with the Acquire of those who check it.
         let state = self.state.load(Ordering::Relaxed) & !bit;
         self.state.store(state | if set { bit } else { 0 }, Ordering::Release);
     }

@@ -95,16 +95,21 @@ pub trait Keeper: Sync {
 /// identifier, which may be long after the table was deleted. What a table owns is given up when it dies. A table that the registry does not know, and a
 /// snapshot, die when they are dropped.
 pub struct Table {
-    /// Distinguishes the tables of a registry. Set before anybody else knows the table, and never changed after that.
+    /// Distinguishes the tables of a registry. Set before anybody else knows the table, and never changed after that: Relaxed is enough.
     serial: AtomicU64,
     options: Options,
     /// The [`Naming`]. Tables that are not found by name have one too.
+    /// Release, for a new name, pairs with the Acquire of `naming`.
     naming: AtomicU64,
     /// The word of the owner's pid, or [`NOBODY`](crate::NOBODY).
+    /// Release, for a new owner, pairs with the Acquire of `owner`.
     owner: AtomicU64,
     /// The access and the bits [`DEAD`], [`LOOKED_UP`] and [`BLANK`].
+    /// Whoever changes it holds the registry's lock for the table, so that Relaxed is enough to load it, and stores with Release. This
+    /// pairs with the Acquire of all others: whoever sees a change sees what was done before.
     state: AtomicUsize,
     /// The contents. If they are the table's own, they are retired when the table dies.
+    /// Acquire pairs with the Release of who stores others: whoever finds contents sees them whole.
     store: AtomicPtr<Store>,
     /// The bytes that copies for snapshots of the table may have.
     snapshot_limit: usize,

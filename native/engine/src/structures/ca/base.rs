@@ -68,6 +68,7 @@ impl<K> Base<K> {
     }
     /// Call it under the lock.
     pub fn set_root(&self, node: Node) {
+        // Release: as for `root`.
         self.root.store(node.0, Release);
     }
 
@@ -81,6 +82,7 @@ impl<K> Base<K> {
     }
     /// Call it under the lock.
     pub fn invalidate(&self) {
+        // Relaxed: as for `valid`.
         self.changing.valid.store(false, Relaxed);
     }
 

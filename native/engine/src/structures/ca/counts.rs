@@ -78,6 +78,7 @@ impl Count {
     /// Replaces the count where `holds` accepts the present one.
     fn put(self, count: u64, holds: impl Fn(u64) -> bool) {
         let word = self.word();
+        // Relaxed: the exchange looks again.
         let mut seen = word.load(Relaxed);
         while holds(seen >> self.shift & 0xff) {
             let new = seen & !(0xff << self.shift) | count << self.shift;
@@ -160,6 +161,7 @@ impl CountsPointer {
 
     /// The bytes of the counts, if there are any.
     pub fn memory(&self) -> Option<(NonNull<u8>, usize)> {
+        // Acquire: as in `Inner::counts`.
         Some((Self::of(self.0.load(Acquire))?.cast(), size_of::<Counts>()))
     }
 }
@@ -201,6 +203,7 @@ impl<K> Inner<K> {
     /// R1 of the protocol. From now on, the node gets no counts if it has none.
     pub fn mark_replaced(self) {
         let word = &self.counts_pointer().0;
+        // SeqCst: R1. Acquire is more than is needed, as only the exchange uses the address.
         let mut seen = word.load(Acquire);
         while let Err(now) =
             word.compare_exchange_weak(seen, seen.map_addr(|address| address | REPLACED), SeqCst, Acquire)

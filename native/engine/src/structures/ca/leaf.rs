@@ -281,7 +281,7 @@ impl Leaf {
         self
     }
 
-    /// A new leaf with the same entries in the same slots. Call it under the lock.
+    /// A new leaf with the same entries in the same slots. Call it under the lock, for which the loads are Relaxed.
     pub fn copy(self, skip: usize) -> Self {
         let word = |i: usize| match i.checked_sub(self.lines()) {
             Some(KEPT_FOR_WORD) => 0,
@@ -398,9 +398,11 @@ impl Leaf {
     fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
         &self.slot(slot).body
     }
+    /// Relaxed: the lock orders it.
     fn kept_for<'a>(self) -> &'a AtomicU64 {
         self.word(self.lines() + KEPT_FOR_WORD)
     }
+    /// Relaxed: as for `info`.
     fn order_word<'a>(self, i: usize) -> &'a AtomicU64 {
         self.word(self.lines() + ORDER_WORD + i)
     }
@@ -417,6 +419,7 @@ impl Leaf {
         Info(self.header().info.load(Relaxed))
     }
     fn set_info(self, info: u64) {
+        // Relaxed: as for `info`.
         self.header().info.store(info, Relaxed);
     }
 
@@ -465,6 +468,7 @@ impl Leaf {
         if key == 0 {
             return Err(Torn);
         }
+        // Acquire: as above.
         let body = self.body(slot).load(Acquire);
         Ok(Entry { key, body })
     }
@@ -662,6 +666,7 @@ impl Leaf {
             self.order_remove(slot, info.count());
         }
         self.mark(slot, 0);
+        // Relaxed: who sees a free slot follows nothing.
         self.key(slot).store(0, Relaxed);
         self.set_info(match info.count() {
             // An empty leaf starts afresh.

@@ -843,6 +843,7 @@ impl<S: OrderedSchema> Ca<S> {
     fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
         // A small table has only this node. An empty vector costs nothing.
         let mut next = None;
+        // Relaxed, for both: this function owns the engine.
         let route = self.route.load(Relaxed);
         if !route.is_null() {
             self.route.store(ptr::null_mut(), Relaxed);

@@ -121,7 +121,7 @@ impl<S: OrderedSchema> Ca<S> {
             if again || inner.store_count(index, leaf.info().count()) {
                 return;
             }
-            // Between W1 and W3.
+            // SeqCst: between W1 and W3.
             fence(SeqCst);
         }
     }

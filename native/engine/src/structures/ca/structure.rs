@@ -148,7 +148,7 @@ impl<K: Send + Sync + 'static> Change<K> {
     /// Kills and retires what was replaced and is now unlinked.
     pub fn commit<S: OrderedSchema<Key = K>>(mut self, table: &Ca<S>, guard: &Guard) {
         if !self.counts.is_empty() {
-            // Between R2 and R3 of the protocol of counts.
+            // SeqCst: between R2 and R3 of the protocol of counts.
             fence(SeqCst);
             self.counts.drain(..).for_each(|(new, old)| new.take_over(old));
         }

@@ -234,6 +234,7 @@ impl Slot {
     }
 
     fn fill(&self, entry: Entry) {
+        // Release: a reader that sees the body sees what it points to.
         self.body.store(entry.body, Ordering::Release);
         // Release: the second invariant.
         self.key.store(entry.key, Ordering::Release);
@@ -635,6 +636,7 @@ impl<'g> Bucket<'g> {
         let block = unsafe { overflow.as_ref() };
         self.place(Some(block), 0).fill(entry, hash);
         let linked = self.head.link.read();
+        // Release, as in `Spare::push`: readers that are still in the block follow this link.
         block.next.store(linked.address(), Ordering::Release);
         self.head.link.write(linked.leading_to(overflow.as_ptr()));
     }
@@ -657,6 +659,7 @@ impl<'g> Bucket<'g> {
         }
         if let Some(block) = overflow {
             if last == 0 {
+                // Relaxed: only the holder of the lock changes it.
                 let next = block.next.load(Ordering::Relaxed);
                 self.head.link.write(self.head.link.read().leading_to(next));
                 emptied.push(NonNull::from(block));
@@ -837,7 +840,7 @@ impl Place<'_> {
 /// retires them, because readers may still be in blocks that were in a bucket.
 pub struct Spare<'g> {
     guard: &'g Guard,
-    /// The bytes of all overflow blocks of the table.
+    /// The bytes of all overflow blocks of the table. Relaxed: a figure.
     bytes: &'g AtomicUsize,
     first: Option<NonNull<Overflow>>,
 }
@@ -881,6 +884,7 @@ impl<'g> Spare<'g> {
     fn pop(&mut self) -> Option<NonNull<Overflow>> {
         let first = self.first?;
         // SAFETY: the list owns its blocks.
+        // Relaxed: only the owner of the list changes the link.
         self.first = NonNull::new(unsafe { first.as_ref() }.next.load(Ordering::Relaxed));
         Some(first)
     }

@@ -112,6 +112,7 @@ impl Segment {
         if heads.is_null() {
             return;
         }
+        // Relaxed, for both: as above.
         let blocks = self.blocks.load(Ordering::Relaxed);
         self.heads.store(ptr::null_mut(), Ordering::Relaxed);
         free(heads.wrapping_add(first).cast(), head_bytes(count));
@@ -236,6 +237,7 @@ impl Directory {
             let segment = if i < length {
                 // SAFETY: the old array has this length.
                 let old = unsafe { &*old.add(i) };
+                // Relaxed: as above.
                 Segment::new(old.heads.load(Ordering::Relaxed), old.blocks.load(Ordering::Relaxed))
             } else {
                 Segment::new(ptr::null_mut(), ptr::null_mut())

@@ -72,7 +72,7 @@ struct Shared<S> {
 }
 
 struct Growth {
-    /// The number of keys for which [`sampled`] is true.
+    /// The number of keys for which [`sampled`] is true. Relaxed: an estimate, and no count of it is lost.
     sample: AtomicI64,
     /// Set by the one thread that is changing the size.
     resizing: AtomicBool,
@@ -80,7 +80,7 @@ struct Growth {
     most: usize,
     /// The most bytes: see [`Hash::trim`].
     most_bytes: AtomicUsize,
-    /// Bytes of the directory, the segments and the overflow blocks.
+    /// Bytes of the directory, the segments and the overflow blocks. Relaxed: a figure.
     bytes: AtomicUsize,
     events: Events,
 }
@@ -707,6 +707,7 @@ impl<S> Hash<S> {
     }
 
     fn set_size(&self, buckets: usize) {
+        // Release pairs with the Acquire of `size`.
         self.shared.0.size.store(Size::new(buckets).0, Ordering::Release);
     }
 

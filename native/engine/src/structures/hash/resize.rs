@@ -54,6 +54,7 @@ impl<S: Schema> Hash<S> {
 
     /// Ten times the estimated number of keys.
     fn keys(&self) -> i64 {
+        // Relaxed: an estimate.
         10 * (8 * self.growth.0.sample.load(Ordering::Relaxed) + SLACK)
     }
 

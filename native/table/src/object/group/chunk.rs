@@ -189,6 +189,7 @@ impl Chunk {
     }
 
     fn set_live(self, live: u64) {
+        // Release pairs with the Acquire in `live`.
         self.header().live.store(live, Ordering::Release);
     }
 

@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-small test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-floors lint-erlang lint-pages shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-small test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-floors lint-orderings lint-erlang lint-pages shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -128,7 +128,7 @@ sanitize: deps-test build ## the tests under the address sanitizer, the historie
 	@scripts/sanitize thread
 	@scripts/sanitize vm
 
-lint: lint-native lint-floors lint-erlang lint-pages ## run all linters
+lint: lint-native lint-floors lint-orderings lint-erlang lint-pages ## run all linters
 
 lint-native: deps ## rustfmt, clippy
 	cd native && cargo fmt --all --check
@@ -136,6 +136,9 @@ lint-native: deps ## rustfmt, clippy
 
 lint-floors: ## no room of a crate imports from a floor above its own
 	@scripts/lint-floors
+
+lint-orderings: ## each atomic ordering has its reason near it
+	@scripts/lint-orderings
 
 lint-erlang: build ## the length of lines, xref, Dialyzer
 	@scripts/deps lint

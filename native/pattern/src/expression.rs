@@ -47,7 +47,7 @@ pub(crate) enum Op {
 pub(crate) type Guards = (SmallVec<[Comparison; 1]>, SmallVec<[Expression; 1]>);
 
 /// The values for which there is room on the processor's stack.
-const FEW: usize = 4;
+const STACK_VALUES: usize = 4;
 
 impl Expression {
     fn of(op: Op) -> Self {
@@ -177,8 +177,8 @@ impl Expression {
     #[inline(always)]
     fn with_stack<'a, R>(&self, f: impl FnOnce(&mut [TermRef<'a>]) -> Option<R>) -> Option<R> {
         let nothing = TermRef::immediate(NIL);
-        if self.height <= FEW {
-            return f(&mut [nothing; FEW]);
+        if self.height <= STACK_VALUES {
+            return f(&mut [nothing; STACK_VALUES]);
         }
         f(&mut filled(nothing, self.height))
     }

@@ -82,7 +82,7 @@ thread_local! {
 }
 
 /// The number of bindings for which there is room on the stack.
-const FEW: usize = 16;
+const STACK_BINDINGS: usize = 16;
 
 pub(crate) struct Clause {
     pub(crate) head: Pattern,
@@ -446,7 +446,7 @@ impl Program {
         let mut clauses = self.code.clauses[from..].iter();
         let mut next = clauses.next();
         while let Some(clause) = next {
-            let mut few = [const { MaybeUninit::uninit() }; FEW];
+            let mut few = [const { MaybeUninit::uninit() }; STACK_BINDINGS];
             let mut many = Vec::new();
             let bindings = match few.get_mut(..clause.bindings) {
                 Some(few) => unbound(few),

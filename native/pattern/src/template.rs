@@ -6,7 +6,7 @@ use smallvec::{smallvec, SmallVec};
 use std::sync::Arc;
 
 /// The parts for which there is room on the processor's stack.
-const FEW: usize = 8;
+const STACK_PARTS: usize = 8;
 
 /// The same for parts that are nested.
 const SOME: usize = 16;
@@ -195,8 +195,8 @@ impl Template {
     ) -> O::Term {
         match &self.nodes[..] {
             // Nothing in it has parts, which is the usual case.
-            [root, parts @ ..] if parts.len() == root.parts() && root.parts() <= FEW => {
-                let mut made = [output.term(TermRef::immediate(NIL)); FEW];
+            [root, parts @ ..] if parts.len() == root.parts() && root.parts() <= STACK_PARTS => {
+                let mut made = [output.term(TermRef::immediate(NIL)); STACK_PARTS];
                 for (slot, part) in made.iter_mut().zip(parts) {
                     *slot = Self::leaf(part, run, bindings, values, output);
                 }
@@ -230,7 +230,7 @@ impl Template {
             Node::Object => output.object(),
             Node::Bindings(places) => {
                 let bound = places.iter().map(|&place| output.term(bindings[place]));
-                let bound: SmallVec<[_; FEW]> = bound.collect();
+                let bound: SmallVec<[_; STACK_PARTS]> = bound.collect();
                 let nil = output.term(TermRef::immediate(NIL));
                 output.list(&bound, nil)
             }
@@ -247,7 +247,7 @@ impl Template {
             (Node::List(_), [tail, elements @ ..]) => Some(output.list(elements, *tail)),
             (Node::Map(count, first_key), parts) => {
                 let keys = values[*first_key..][..*count].iter().map(|key| output.term(*key));
-                let keys: SmallVec<[_; FEW]> = keys.collect();
+                let keys: SmallVec<[_; STACK_PARTS]> = keys.collect();
                 Some(output.map(&keys, parts))
             }
             _ => None,

@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 const MAX_OWN: usize = 128;
 
 /// The stripes of a tally that takes few bytes, without the last one.
-const FEW: usize = 7;
+const FEW_STRIPES: usize = 7;
 
 /// `N` counters. See the module's documentation.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl<const N: usize> Tally<N> {
 
     /// The same with few stripes, on any machine.
     pub fn small() -> Option<Self> {
-        Self::with(own_stripes().min(FEW))
+        Self::with(own_stripes().min(FEW_STRIPES))
     }
 
     fn with(own: usize) -> Option<Self> {

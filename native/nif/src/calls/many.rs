@@ -3,7 +3,7 @@
 //!
 //! One call treats the first of them, and says what is left. It fails only while it has done nothing.
 
-use super::read::{behind, GROUP, MANY};
+use super::read::{behind, GROUP, MOST_AT_ONCE};
 use super::*;
 
 /// The objects of each key, as a list of lists, which are not in the table any more. If one call cannot take all: `{Lists, Rest}` with the
@@ -11,7 +11,7 @@ use super::*;
 pub fn take_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
-    let (mut lists, mut words) = (SmallVec::<[Term; MANY]>::new(), 0);
+    let (mut lists, mut words) = (SmallVec::<[Term; MOST_AT_ONCE]>::new(), 0);
     let patient = on_dirty_scheduler();
     let rest = of_each(env, handle, keys, |probe| {
         let mut taken = Objects::none();
@@ -63,7 +63,7 @@ fn of_each(
     let (mut rest, mut words, mut count) = (keys, 0, 0);
     // A room is large, so it is made only when a key needs it.
     let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
-    while count < MANY && rest.0 != NIL {
+    while count < MOST_AT_ONCE && rest.0 != NIL {
         let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
         let (mut next, mut failure) = (rest, None);
         for room in &mut rooms {
@@ -116,7 +116,7 @@ pub fn insert_many(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Fail
     let guard = pin();
     let handle = find(env, &guard, table, INSERT)?;
     let (mut rest, mut words, mut count) = (objects, 0, 0);
-    while count < MANY && rest.0 != NIL {
+    while count < MOST_AT_ONCE && rest.0 != NIL {
         let mut group = SmallVec::<[Object<'_>; GROUP]>::new();
         let (mut next, mut failure) = (rest, None);
         while group.len() < GROUP && next.0 != NIL {

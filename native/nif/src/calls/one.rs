@@ -2,7 +2,7 @@
 
 use super::read::lookup_key;
 use super::update::{
-    after, each, few_additions, get_number, has_integer, is_sound, number, simple_addition, FEW, NO_ADDITION,
+    after, each, few_additions, get_number, has_integer, is_sound, number, simple_addition, NO_ADDITION, STACK_OPS,
 };
 use super::*;
 use crate::layout::equal::equals_stored;
@@ -183,7 +183,7 @@ pub fn add(env: Env, &[table, key, increments]: &[Term; 3]) -> Result<Term, Fail
                 return Ok(Term(word));
             }
         } else {
-            let (mut additions, mut words) = ([NO_ADDITION; FEW], [0; FEW]);
+            let (mut additions, mut words) = ([NO_ADDITION; STACK_OPS], [0; STACK_OPS]);
             let count = few_additions(env, increments, &mut additions);
             let additions = &additions[..count];
             let simple = count > 0 && additions.iter().all(|addition| addition.limit.is_none());
@@ -209,7 +209,7 @@ fn add_in_general(env: Env, handle: Handle<'_>, probe: &Probe<'_>, increments: T
     if let Some(increment) = single {
         return sum(env, &add(&[increment])?[0]);
     }
-    let mut list = SmallVec::<[Increment; FEW]>::new();
+    let mut list = SmallVec::<[Increment; STACK_OPS]>::new();
     each(env, increments, |term| {
         list.push(increment(env, term.ok_or_else(bad)?, &mut digits)?);
         Ok(true)

@@ -104,7 +104,7 @@ fn tuple_of_key(
 /// Keys, or objects, that a call with many of them prefetches together.
 pub(super) const GROUP: usize = 16;
 /// The most keys, or objects, that one such call treats.
-pub(super) const MANY: usize = 256;
+pub(super) const MOST_AT_ONCE: usize = 256;
 
 /// The objects of each key, as a list of lists. If one call cannot look up all keys: `{Lists, Rest}` with the lists of
 /// the first keys and the keys that are left.
@@ -142,7 +142,7 @@ fn lookup_several(env: Env, handle: Handle<'_>, keys: Term) -> Result<Term, Fail
 
 /// The lists of objects of the first keys, and the words of these keys and objects.
 struct Found {
-    lists: SmallVec<[Term; MANY]>,
+    lists: SmallVec<[Term; MOST_AT_ONCE]>,
     words: usize,
 }
 
@@ -190,7 +190,7 @@ impl Found {
 #[inline]
 fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
     let mut rest = keys;
-    while found.lists.len() < MANY && rest.0 != NIL {
+    while found.lists.len() < MOST_AT_ONCE && rest.0 != NIL {
         let (key, tail) = env.cell(rest).ok_or_else(bad)?;
         let fits = match key.is_immediate() {
             true => found.look_up(env, handle, &handle.table().probe(TermRef::immediate(key.0)))?,
@@ -219,7 +219,7 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
     let mut rest = keys;
     // A room is large, so it is made only when a key needs it.
     let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
-    while found.lists.len() < MANY && rest.0 != NIL {
+    while found.lists.len() < MOST_AT_ONCE && rest.0 != NIL {
         let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
         let mut full = false;
         for room in &mut rooms {

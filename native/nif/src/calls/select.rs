@@ -18,15 +18,15 @@ const SLICE: Duration = Duration::from_micros(200);
 pub(super) const SLICE_WORDS: usize = 8000;
 const STEP_WORDS: usize = 4 * SLICE_WORDS;
 /// Keys whose objects are asked for at once within a slice: some at first, more while a step takes no longer than `STEP`.
-const SOME: usize = 64;
+const SOME_OBJECTS: usize = 64;
 /// Objects for which there is room at first: of so many, memory is had at once.
 const ROOM: usize = 40;
-const FEW: usize = 8;
+const FEW_OBJECTS: usize = 8;
 /// Keys of a range up to which a call goes without slices.
 const FEW_KEYS: usize = 16;
 /// Words of a specification from which on fewer objects are.
 const FEW_WORDS: usize = 512;
-const MANY: usize = 128;
+const MANY_OBJECTS: usize = 128;
 const MANY_ORDERED: usize = 512;
 const STEP: Duration = Duration::from_micros(25);
 /// From how many nanoseconds on a slice counts as one that has held its scheduler for long.
@@ -357,7 +357,7 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
             check_words(looked)?;
-            begin = (objects.len() > FEW).then(Instant::now);
+            begin = (objects.len() > FEW_OBJECTS).then(Instant::now);
             let mut collect = |object: &ObjectRef<'_>| {
                 if let Some(from) = program.candidate(seen(object)) {
                     slice.collect(program, from, object)?;
@@ -476,13 +476,13 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     let mut slice = Slice::new(env, handle, task.work.action, task.limit, result);
     slice.yields = task.yields;
     let mut met = Met::with_room(ROOM);
-    let most = if slice.ordered() { MANY_ORDERED } else { MANY };
+    let most = if slice.ordered() { MANY_ORDERED } else { MANY_OBJECTS };
     let begin = Instant::now();
     probe!(slice_begin, handle.table().serial());
     // Each object may be compared with all of the specification.
     let words = task.work.program.as_ref().map_or(0, Program::words);
-    let few = (FEW * FEW_WORDS / words.max(FEW_WORDS)).max(1);
-    let (mut step, mut now) = (SOME.min(few * SOME / FEW), begin);
+    let few = (FEW_OBJECTS * FEW_WORDS / words.max(FEW_WORDS)).max(1);
+    let (mut step, mut now) = (SOME_OBJECTS.min(few * SOME_OBJECTS / FEW_OBJECTS), begin);
     let mut steps = 0_u32;
     let state = loop {
         met.clear();

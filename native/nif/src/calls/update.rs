@@ -7,7 +7,7 @@ use cats_term::{NewElement, View};
 use smallvec::SmallVec;
 
 /// The number of operations for which there is room on the stack.
-pub(super) const FEW: usize = 4;
+pub(super) const STACK_OPS: usize = 4;
 /// With more operations than this, a call takes too long for a normal scheduler.
 const OPERATIONS_LIMIT: usize = 1000;
 
@@ -65,7 +65,7 @@ fn write_few<P>(
 
 /// [`write_few`] for valid operations of immediates.
 #[inline(never)]
-pub(super) fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize {
+pub(super) fn few_additions(env: Env, ops: Term, additions: &mut [Addition; STACK_OPS]) -> usize {
     write_few(env, ops, additions.iter_mut(), |place, op| {
         *place = addition(env, op)?;
         Some(())
@@ -148,7 +148,7 @@ fn single_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option<Addition> 
 /// The results of a list of operations, if they and the elements have only immediates and the key has an object.
 #[inline(always)]
 fn add_several(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
-    let (mut additions, mut words) = ([NO_ADDITION; FEW], [0; FEW]);
+    let (mut additions, mut words) = ([NO_ADDITION; STACK_OPS], [0; STACK_OPS]);
     let count = few_additions(env, ops, &mut additions);
     let words = &mut words[..count];
     match count > 0 && handle.add_in_place(probe, &additions[..count], words)? {
@@ -160,7 +160,7 @@ fn add_several(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Re
 /// The same, in a new object.
 #[inline(never)]
 fn add_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
-    let (mut additions, mut words) = (SmallVec::<[Addition; FEW]>::new(), Words::new());
+    let (mut additions, mut words) = (SmallVec::<[Addition; STACK_OPS]>::new(), Words::new());
     let mut rest = ops;
     while let Some((op, tail)) = env.cell(rest) {
         let Some(addition) = addition(env, op) else {
@@ -228,7 +228,7 @@ fn counter_in_general(
     if env.tuple_elements(ops).is_some() {
         return number(env, &update(&[counter_op(env, ops, &mut digits)?])?[0]);
     }
-    let mut list: SmallVec<[CounterOp; FEW]> = SmallVec::new();
+    let mut list: SmallVec<[CounterOp; STACK_OPS]> = SmallVec::new();
     each(env, ops, |op| {
         let op = op.map_or(Ok(CounterOp::Invalid), |op| counter_op(env, op, &mut digits))?;
         list.push(op);
@@ -448,7 +448,7 @@ fn change_several(
 /// Sets few elements in place that are immediates or short. False if that was not possible; then nothing was done.
 #[inline(always)]
 fn set_few(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
-    let mut few = [(0, NIL); FEW];
+    let mut few = [(0, NIL); STACK_OPS];
     let count = write_few(
         env,
         ops,
@@ -467,7 +467,7 @@ fn set_few(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result
     if few.iter().all(|(_, word)| Term(*word).is_immediate()) {
         return Ok(handle.set_in_place(probe, few)?);
     }
-    let mut elements = [NewElement::immediate(0, NIL); FEW];
+    let mut elements = [NewElement::immediate(0, NIL); STACK_OPS];
     for (place, (index, word)) in elements.iter_mut().zip(few) {
         match new_element(env, *index, Term(*word)) {
             Some(new) => *place = new,
@@ -556,8 +556,8 @@ fn new_elements<'r>(
     env: Env,
     ops: Term,
     room: &'r mut Room<{ encode::fast::WORDS }>,
-) -> Option<SmallVec<[NewElement<'r>; FEW]>> {
-    let (mut indices, mut values) = ([0; FEW], [Term(NIL); FEW]);
+) -> Option<SmallVec<[NewElement<'r>; STACK_OPS]>> {
+    let (mut indices, mut values) = ([0; STACK_OPS], [Term(NIL); STACK_OPS]);
     let count = write_few(env, ops, indices.iter_mut().zip(&mut values), |(index, place), op| {
         let (position, value) = change(env, op)?;
         (*index, *place) = (index_of(position), value);
@@ -589,7 +589,7 @@ fn set_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, valu
 
 /// Appends all operations as positions and words. False unless all are valid and their elements are immediates.
 #[inline]
-fn push_words(env: Env, ops: Term, words: &mut SmallVec<[(i64, u64); FEW]>) -> Result<bool, Failure> {
+fn push_words(env: Env, ops: Term, words: &mut SmallVec<[(i64, u64); STACK_OPS]>) -> Result<bool, Failure> {
     let mut count = 0;
     let mut push = |op| match change(env, op) {
         Some((position, value)) if value.is_immediate() => {
@@ -619,7 +619,7 @@ fn set_in_general(
     default: Option<Term>,
 ) -> Result<Term, Failure> {
     // Position and element of each operation; nothing for one that is not valid.
-    let mut changes: SmallVec<[Option<(i64, Term)>; FEW]> = SmallVec::new();
+    let mut changes: SmallVec<[Option<(i64, Term)>; STACK_OPS]> = SmallVec::new();
     if env.tuple_elements(ops).is_some() {
         changes.push(change(env, ops));
     } else {
@@ -629,7 +629,7 @@ fn set_in_general(
             Ok(change.is_some())
         })?;
     }
-    let values: SmallVec<[Term; FEW]> = changes
+    let values: SmallVec<[Term; STACK_OPS]> = changes
         .iter()
         .map(|change| change.map_or(Term(NIL), |(_, value)| value))
         .collect();
@@ -643,7 +643,7 @@ fn set_in_general(
         Some((position, _)) => ElementOp::Set(*position, value),
         None => ElementOp::Invalid,
     };
-    let ops: SmallVec<[ElementOp<'_>; FEW]> = changes.iter().zip(values.iter()).map(op).collect();
+    let ops: SmallVec<[ElementOp<'_>; STACK_OPS]> = changes.iter().zip(values.iter()).map(op).collect();
     let absent = Failure::from(Cause::BadKey);
     let place = handle.table().key();
     match with_default(env, place, default, |default| {

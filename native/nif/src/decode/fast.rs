@@ -151,7 +151,7 @@ const SMALL: usize = layout::HEAP_BINARY / size_of::<u64>();
 
 /// Most slots that wait, and most of those from one list.
 const WAITING: usize = 32;
-const FEW: usize = WAITING / 2;
+const WAITING_OF_LIST: usize = WAITING / 2;
 
 /// Slots whose terms are not decoded yet. The last one in is the first one out.
 struct Waiting<'r> {
@@ -348,7 +348,9 @@ impl<'e> Decoder<'e> {
                             [a] => self.cells(term, &[a], tail, &mut waiting, behind),
                             [a, b] => self.cells(term, &[a, b], tail, &mut waiting, behind),
                             [a, b, c] => self.cells(term, &[a, b, c], tail, &mut waiting, behind),
-                            _ if !is_flat && words.len() <= FEW => self.cells(term, words, tail, &mut waiting, behind),
+                            _ if !is_flat && words.len() <= WAITING_OF_LIST => {
+                                self.cells(term, words, tail, &mut waiting, behind)
+                            }
                             _ => self.many_cells(term, words, is_flat, at, behind),
                         };
                         behind.sub(1).write(tail);

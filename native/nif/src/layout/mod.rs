@@ -101,7 +101,7 @@ const DESTRUCTOR_BEFORE: usize = 5;
 const OBJECTS: [usize; 2] = [64, 72];
 
 /// Most words that are copied one by one.
-const FEW: usize = 4;
+const WORD_BY_WORD: usize = 4;
 
 /// The major version of the runtime system of OTP 29, the last release whose layout was checked.
 const LAST_RELEASE: u32 = 17;
@@ -818,7 +818,7 @@ pub unsafe fn make_like(env: Env, words: &[u64]) -> Option<Term> {
 /// would cause a store-forwarding stall.
 #[inline(always)]
 fn fill(to: &mut [MaybeUninit<u64>], from: &[u64]) {
-    let few = from.len() <= FEW;
+    let few = from.len() <= WORD_BY_WORD;
     for (to, from) in to.iter_mut().zip(from) {
         to.write(match few {
             // SAFETY: this is a valid word. Volatile: the compiler must not merge these reads into wider ones.

@@ -3,7 +3,7 @@
 
 use super::chain::{Place, Spare};
 use super::locks::lock_of;
-use super::{to_write, LinearHash, Locking, MANY};
+use super::{to_write, LinearHash, Locking, MOST_LOCKS};
 use crate::bucket_lock::BucketLock;
 use cats_engine::linear::position;
 use cats_engine::{hash_of, Busy, Entry, Locked, Schema, Step};
@@ -58,7 +58,7 @@ impl<S: Schema> LinearHash<S> {
         let mut hashes: Vec<u64> = keys.iter().map(|key| key.1).collect();
         hashes.sort_unstable_by_key(|&hash| position(hash));
         hashes.dedup_by_key(|&mut hash| std::ptr::from_ref(lock_of(locks, hash)));
-        if locking == Locking::Buckets && hashes.len() > MANY {
+        if locking == Locking::Buckets && hashes.len() > MOST_LOCKS {
             return Ok(None);
         }
         let mut spare = Spare::new();

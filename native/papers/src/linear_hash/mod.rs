@@ -19,7 +19,7 @@
 //! # Order of locks
 //!
 //! First the table lock. Then bucket locks in traversal order, in which the buckets of one lock are adjacent. Resizing
-//! takes a bucket lock only if it holds none. An operation that needs more than `MANY` bucket locks takes the table
+//! takes a bucket lock only if it holds none. An operation that needs more than `MOST_LOCKS` bucket locks takes the table
 //! lock in write mode instead.
 
 mod chain;
@@ -43,7 +43,7 @@ use directory::Directory;
 use locks::{lock_of, Locks};
 
 /// The most bucket locks that one operation holds.
-const MANY: usize = 64;
+const MOST_LOCKS: usize = 64;
 
 /// Which locks an operation holds besides the table lock.
 #[derive(Clone, Copy, PartialEq, Eq)]

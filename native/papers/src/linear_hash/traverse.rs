@@ -2,7 +2,7 @@
 //! adjacent in this order.
 
 use super::locks::lock_of;
-use super::{to_read, LinearHash, Locking, MANY};
+use super::{to_read, LinearHash, Locking, MOST_LOCKS};
 use cats_engine::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
 use cats_engine::{hash_of, Busy, Entry, Schema};
 use cats_sync::epoch::Guard;
@@ -34,7 +34,7 @@ impl<S: Schema> LinearHash<S> {
         while let Some(hash) = at {
             let lock = lock_of(locks, hash);
             if !ptr::eq(lock, last_lock) && locking == Locking::Buckets {
-                if held.len() == MANY {
+                if held.len() == MOST_LOCKS {
                     return Ok(None);
                 }
                 held.push(lock.read()?);

@@ -122,7 +122,7 @@ impl Allowance {
             },
             true => Items {
                 empty: wheel::empty_bytes(parts, item),
-                each: wheel::FEW * item,
+                each: wheel::LEAST_ROOM * item,
                 copies: 1,
             },
         };

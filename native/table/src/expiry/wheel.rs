@@ -40,9 +40,9 @@ const TURN_SHIFT: u32 = 9;
 const _: () =
     assert!(LEVELS * SLOTS <= 1 << TURN_SHIFT && 1 << TURN_SHIFT <= PLACES && (448 | 1 << TURN_SHIFT) <= PLACES);
 
-/// The items of the first chunk of a slot, and those of the largest. An item takes at most the room of `FEW`.
-pub const FEW: usize = 2;
-const MANY: usize = 64;
+/// The items of the first chunk of a slot, and those of the largest. An item takes at most the room of `LEAST_ROOM`.
+pub const LEAST_ROOM: usize = 2;
+const MOST_ROOM: usize = 64;
 
 /// Fewer items of a part are never too many.
 pub const CROWD: usize = 4096;
@@ -171,7 +171,7 @@ impl<T: Owner> Part<T> {
             last => {
                 let room = last
                     .as_ref()
-                    .map_or(FEW, |chunk| (2 * chunk.items.capacity()).min(MANY));
+                    .map_or(LEAST_ROOM, |chunk| (2 * chunk.items.capacity()).min(MOST_ROOM));
                 let mut items = Vec::with_capacity(room);
                 self.bytes += items.capacity() * size_of::<T>();
                 items.push(item);
@@ -301,7 +301,7 @@ pub const FEW_PARTS: usize = 2;
 /// The bytes of a wheel with so many parts whose items are gone, at most, and of the next chunks. An item has so many bytes.
 pub const fn empty_bytes(parts: usize, item: usize) -> usize {
     // The type of the items does not matter to the other sizes.
-    new_bytes(parts) + parts * (LEVELS * size_of::<[Slot<u32>; SLOTS]>() + MANY * item)
+    new_bytes(parts) + parts * (LEVELS * size_of::<[Slot<u32>; SLOTS]>() + MOST_ROOM * item)
 }
 
 /// The bytes of a wheel with so many parts that never had an item.

@@ -11,7 +11,7 @@ use cats_term::{Builder, Elements, NewElement, Room, TermRef, View};
 use smallvec::SmallVec;
 
 /// The number of additions for which there is room on the stack.
-const FEW: usize = 4;
+const STACK_ADDITIONS: usize = 4;
 
 /// An integer or a float.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub enum Amount {
 }
 
 /// The values of counters.
-pub type Amounts = SmallVec<[Amount; FEW]>;
+pub type Amounts = SmallVec<[Amount; STACK_ADDITIONS]>;
 
 impl Amount {
     /// The number, if the term is one.
@@ -95,13 +95,13 @@ impl Handle<'_> {
                 false => Err(Cause::BadKey.into()),
             };
         }
-        if increments.len() <= FEW && self.add_amounts_in_place(probe, increments, &mut sums)? {
+        if increments.len() <= STACK_ADDITIONS && self.add_amounts_in_place(probe, increments, &mut sums)? {
             return Ok(sums);
         }
         let plain = self.table.options().plain();
         self.update(probe, None, patient, |base| {
             let indices = increments.iter().map(|(position, _)| base.index(*position, key));
-            let indices = indices.collect::<Result<SmallVec<[usize; FEW]>, _>>()?;
+            let indices = indices.collect::<Result<SmallVec<[usize; STACK_ADDITIONS]>, _>>()?;
             let sums = sums_of(increments, &indices, patient, has_integer, |index| base.counter(index))?;
             let mut builder = Builder::new();
             let changes = indices.iter().copied().zip(built(&mut builder, &sums).iter());
@@ -118,7 +118,8 @@ impl Handle<'_> {
         increments: &[Increment],
         sums: &mut Amounts,
     ) -> Result<bool, Failure> {
-        let indices: SmallVec<[usize; FEW]> = increments.iter().map(|(position, _)| index_of(*position)).collect();
+        let indices: SmallVec<[usize; STACK_ADDITIONS]> =
+            increments.iter().map(|(position, _)| index_of(*position)).collect();
         if indices.contains(&self.table.key()) {
             return Ok(false);
         }
@@ -136,7 +137,7 @@ impl Handle<'_> {
             let mut room = Room::<32>::new();
             let mut builder = Builder::within(&mut room);
             let terms = built(&mut builder, &found).iter();
-            let changes: Option<SmallVec<[NewElement<'_>; FEW]>> = indices
+            let changes: Option<SmallVec<[NewElement<'_>; STACK_ADDITIONS]>> = indices
                 .iter()
                 .zip(terms)
                 .map(|(index, term)| NewElement::new(*index, term))

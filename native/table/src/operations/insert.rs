@@ -37,7 +37,7 @@ fn probe_of<'a>(table: &Table, object: &'a Object<'_>) -> Probe<'a> {
 }
 
 /// Lists of up to this number of objects need no allocation.
-const FEW: usize = 16;
+const STACK_OBJECTS: usize = 16;
 
 /// An object ready to be stored. It is freed when this value is dropped, unless it was [taken](Self::take).
 pub(crate) struct Incoming {
@@ -261,7 +261,7 @@ impl Handle<'_> {
     pub fn insert_together<'a>(self, objects: impl IntoIterator<Item = Object<'a>>) -> (usize, Result<(), Failure>) {
         let store = self.store();
         let mut failed = Ok(());
-        let mut incoming = SmallVec::<[Incoming; FEW]>::new();
+        let mut incoming = SmallVec::<[Incoming; STACK_OBJECTS]>::new();
         for object in objects {
             match Incoming::for_any(self.guard, self.table, object) {
                 Ok(object) => incoming.push(object),
@@ -381,7 +381,7 @@ impl Handle<'_> {
     ) -> Result<bool, E> {
         let store = self.store();
         let layout = self.table.layout();
-        let mut incoming = SmallVec::<[Incoming; FEW]>::with_capacity(objects.len());
+        let mut incoming = SmallVec::<[Incoming; STACK_OBJECTS]>::with_capacity(objects.len());
         let mut cost = 0;
         for object in objects {
             let object = object?;
@@ -401,7 +401,7 @@ impl Handle<'_> {
         if let Some(plain) = store.plain().filter(|_| self.is_for_one_key(&incoming)) {
             return Ok(self.insert_for_key(store, plain, &incoming, new)?);
         }
-        let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
+        let probes: SmallVec<[_; STACK_OBJECTS]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
         let planned = |i: usize| match new {
             true => Planned::PutNew(incoming[i].body()),

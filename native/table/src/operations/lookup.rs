@@ -16,10 +16,10 @@ pub const SIGNATURES_LIMIT: usize = 50_000;
 
 /// The objects of one key, in the order of insertion, as they were at one instant. They live as long as the guard of the call that read
 /// them. The caller provides this value and calls fill it: returning it would copy it several times.
-pub struct Objects<'g>(SmallVec<[ObjectRef<'g>; FEW]>);
+pub struct Objects<'g>(SmallVec<[ObjectRef<'g>; STACK_OBJECTS]>);
 
 /// For up to this number of objects no memory is allocated.
-const FEW: usize = 16;
+const STACK_OBJECTS: usize = 16;
 
 /// A filter is made from a program only for groups of more objects than this.
 const FILTERED: usize = 16;

@@ -16,7 +16,7 @@ use cats_term::{is_immediate, small, Builder, Elements, NewElement, TermRef, Vie
 use smallvec::SmallVec;
 
 /// The number of operations, or of elements of a new object, for which there is room on the stack.
-const FEW: usize = 4;
+const STACK_OPS: usize = 4;
 
 /// The largest number of 64-bit digits that a call on a scheduler may handle, counted over all integers that are not immediates and all
 /// values that counters get.
@@ -26,8 +26,8 @@ pub const DIGITS_LIMIT: usize = 2000;
 pub type HasInteger<'a> = &'a dyn Fn(&Number) -> bool;
 
 /// The values of counters, and the same as words, if they are immediates.
-pub type Numbers = SmallVec<[Number; FEW]>;
-pub type Words = SmallVec<[u64; FEW]>;
+pub type Numbers = SmallVec<[Number; STACK_OPS]>;
+pub type Words = SmallVec<[u64; STACK_OPS]>;
 
 /// One operation of `update_counter` whose numbers are immediates, which is the usual case.
 #[derive(Clone, Copy, Debug)]
@@ -211,13 +211,13 @@ impl<'a> Base<'a> {
             let block = block.with_elements(changes).ok_or(Failure::NoMemory)?;
             return Ok(block_body(block, layout));
         }
-        let mut elements: SmallVec<[TermRef<'_>; 4 * FEW]> =
+        let mut elements: SmallVec<[TermRef<'_>; 4 * STACK_OPS]> =
             (0..self.arity()).map(|index| self.element(index)).collect();
         for (index, term) in changes {
             elements[index] = term;
         }
         if elements.iter().all(|element| element.is_immediate()) {
-            let words: SmallVec<[u64; 4 * FEW]> = elements.iter().map(|element| element.word()).collect();
+            let words: SmallVec<[u64; 4 * STACK_OPS]> = elements.iter().map(|element| element.word()).collect();
             return Object::flat(&words).into_body(layout, guard).ok_or(Failure::NoMemory);
         }
         let mut builder = Builder::new();
@@ -513,7 +513,7 @@ impl Handle<'_> {
                     false => Ok(()),
                 }
             };
-            let mut indices: SmallVec<[usize; FEW]> = SmallVec::new();
+            let mut indices: SmallVec<[usize; STACK_OPS]> = SmallVec::new();
             for op in ops {
                 let CounterOp::Add { position, .. } = op else {
                     return Err(Cause::None.into());
@@ -647,8 +647,8 @@ impl Handle<'_> {
 }
 
 /// For each index, the place of the last equal index before it, if there is one.
-pub(super) fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
-    let mut order: SmallVec<[(usize, usize); FEW]> = indices.iter().copied().zip(0..).collect();
+pub(super) fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; STACK_OPS]> {
+    let mut order: SmallVec<[(usize, usize); STACK_OPS]> = indices.iter().copied().zip(0..).collect();
     order.sort_unstable();
     let mut earlier = SmallVec::from_elem(None, indices.len());
     for pair in order.windows(2) {

@@ -32,8 +32,8 @@ use std::sync::Arc;
 /// The entries that a scheduler looks at to find one that is not hidden.
 const PASSED: usize = 5000;
 /// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
-const FIRST: usize = 4;
-const MANY: usize = 512;
+const FIRST_ENTRIES: usize = 4;
+const MOST_ENTRIES: usize = 512;
 /// The objects of a slot on average.
 const SLOT: usize = 4;
 
@@ -209,7 +209,7 @@ impl Snapshot {
 
     /// [`next`](Other::next), or with `down` [`previous`](Other::previous).
     fn step(&self, guard: &Guard, after: Option<&Probe<'static>>, down: bool, look: Look<'_>) -> Result<(), Busy> {
-        let gathered = self.entries_behind(guard, after, down, FIRST, &mut |_, _| ())?;
+        let gathered = self.entries_behind(guard, after, down, FIRST_ENTRIES, &mut |_, _| ())?;
         match gathered.entries.first() {
             // What was gathered of an ordered table does not change.
             first if self.is_ordered() => look(first.map(|seen| seen.entry)),
@@ -244,7 +244,7 @@ impl Snapshot {
                 return Ok(false);
             }
             last = end;
-            limit = (4 * limit).min(MANY.max(limit));
+            limit = (4 * limit).min(MOST_ENTRIES.max(limit));
             if passed > most && !patience::is_patient() {
                 return Err(patience::too_long());
             }
@@ -256,7 +256,7 @@ impl Snapshot {
 fn pass(limit: usize, passed: usize) -> Result<(usize, usize), Busy> {
     match passed > PASSED && !patience::is_patient() {
         true => Err(patience::too_long()),
-        false => Ok(((4 * limit).min(MANY), passed)),
+        false => Ok(((4 * limit).min(MOST_ENTRIES), passed)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Order statistics of a snapshot. The counts of the live table are not those of the snapshot, so entries are passed, from the nearest
 //! [mark](crate::history::marks) on.
 
-use super::{Snapshot, MANY};
+use super::{Snapshot, MOST_ENTRIES};
 use crate::history::marks::{Mark, EVERY};
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::ObjectRef;
@@ -34,7 +34,7 @@ impl Snapshot {
             down: false,
         };
         let mut count = 0;
-        self.each_part(guard, range, MANY, COUNTED, &mut |_, _| (), |gathered| {
+        self.each_part(guard, range, MOST_ENTRIES, COUNTED, &mut |_, _| (), |gathered| {
             count += counted(gathered, to);
             true
         })?;
@@ -81,7 +81,7 @@ impl Snapshot {
                     down,
                 };
                 let mut left = number;
-                self.each_part(guard, all, MANY, COUNTED, &mut |_, _| (), |gathered| {
+                self.each_part(guard, all, MOST_ENTRIES, COUNTED, &mut |_, _| (), |gathered| {
                     found = gathered.entries.get(left).map(|seen| seen.entry);
                     left = left.saturating_sub(gathered.entries.len());
                     found.is_none()

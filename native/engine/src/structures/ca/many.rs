@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 use std::ptr;
 
 /// For up to this many keys little is allocated.
-const FEW: usize = 16;
+const STACK_KEYS: usize = 16;
 
 /// The locked keys.
 pub(super) struct Many<'a, S: OrderedSchema> {
@@ -25,7 +25,7 @@ pub(super) struct Many<'a, S: OrderedSchema> {
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
     /// For each probe the index of its leaf in `leaves`. If the leaf was replaced, the index where it was.
-    places: SmallVec<[usize; FEW]>,
+    places: SmallVec<[usize; STACK_KEYS]>,
     /// The held leaves. `None` where a leaf was replaced; the new leaves are at the end. Declared before the base
     /// nodes, because locks are freed in the order of the fields.
     leaves: Vec<Option<Held>>,
@@ -112,17 +112,18 @@ fn descend<K>(
 }
 
 /// The indices of the probes in the order of their keys.
-fn in_order<S: OrderedSchema>(schema: &S, probes: &[&S::Probe]) -> SmallVec<[usize; FEW]> {
+fn in_order<S: OrderedSchema>(schema: &S, probes: &[&S::Probe]) -> SmallVec<[usize; STACK_KEYS]> {
     if probes.is_sorted_by(|a, b| schema.compare_probes(a, b).is_le()) {
         return (0..probes.len()).collect();
     }
     // Key heads decide most comparisons.
-    let mut sorted: SmallVec<[(u64, usize); FEW]> = probes.iter().map(|probe| schema.head(probe, 0)).zip(0..).collect();
+    let mut sorted: SmallVec<[(u64, usize); STACK_KEYS]> =
+        probes.iter().map(|probe| schema.head(probe, 0)).zip(0..).collect();
     radix::sort(&mut sorted);
     for run in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
         run.sort_unstable_by(|(_, a), (_, b)| schema.compare_probes(probes[*a], probes[*b]));
     }
-    let places: SmallVec<[usize; FEW]> = sorted.into_iter().map(|(_, place)| place).collect();
+    let places: SmallVec<[usize; STACK_KEYS]> = sorted.into_iter().map(|(_, place)| place).collect();
     debug_assert!(places.is_sorted_by(|a, b| schema.compare_probes(probes[*a], probes[*b]).is_le()));
     places
 }

@@ -23,9 +23,9 @@ use std::ptr::NonNull;
 /// Two neighbouring leaves merge if they have at most this many entries together, or if one is empty.
 const MERGE: usize = if cfg!(shuttle) { 4 } else { MAX_SLOTS / 2 };
 /// A full leaf of so many lines has got many keys.
-const MANY: usize = 8;
+const MANY_LINES: usize = 8;
 /// An inner node with fewer children merges with a neighbour.
-const FEW: usize = FANOUT / 4;
+const LEAST_CHILDREN: usize = FANOUT / 4;
 
 /// A step of the path to a leaf: an inner node, the index of the child taken, and the node's key range.
 pub(super) struct Turn<K> {
@@ -291,7 +291,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// other will probably get more of them. So it grows to the largest size at once. A table of one leaf may stay small.
     fn more_lines(&self, path: &Path<S::Key>, query: &Query<S>) -> Option<usize> {
         let (leaf, lines) = (path.leaf, path.leaf.more_lines()?);
-        let may_fill = leaf.lines() >= MANY && lines < MAX_LINES && !path.turns.is_empty();
+        let may_fill = leaf.lines() >= MANY_LINES && lines < MAX_LINES && !path.turns.is_empty();
         Some(if may_fill && leaf.is_beside_recent(query) {
             MAX_LINES
         } else {
@@ -488,7 +488,7 @@ impl<S: OrderedSchema> Ca<S> {
             if turns.is_empty() && parts.children.len() == 1 {
                 return base.set_root(Node(parts.children[0]));
             }
-            if turns.is_empty() || parts.children.len() >= FEW {
+            if turns.is_empty() || parts.children.len() >= LEAST_CHILDREN {
                 let node = Node::inner(change.inner(schema, range.0, range.1, parts));
                 return self.graft(change, base, turns, Piece::one(node));
             }

@@ -23,7 +23,7 @@ use std::ptr::NonNull;
 const LINES_BITS: u32 = 5;
 
 /// If at least this many entries of a leaf are shown, the whole leaf is prefetched.
-const MANY: usize = 16;
+const MANY_SHOWN: usize = 16;
 
 /// Which leaf to find.
 pub(super) enum Target<'q, 'a, S: OrderedSchema> {
@@ -166,10 +166,14 @@ impl<K> View<'_, '_, K> {
             // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
             Ok(unsafe { range.has(schema, entry) })
         };
-        if range.to.is_none() || count > MANY && has(count - 1)? {
+        if range.to.is_none() || count > MANY_SHOWN && has(count - 1)? {
             return Ok(count);
         }
-        let (mut low, mut high, mut step) = if count > MANY { (0, count - 1, 4) } else { (0, count, 1) };
+        let (mut low, mut high, mut step) = if count > MANY_SHOWN {
+            (0, count - 1, 4)
+        } else {
+            (0, count, 1)
+        };
         while low < high {
             let middle = usize::midpoint(low, high).min(low + step);
             if has(middle)? {
@@ -196,7 +200,7 @@ impl<K> View<'_, '_, K> {
     {
         let wanted = self.len().min(limit);
         let shown = self.inside(schema, range, wanted)?;
-        if shown > MANY {
+        if shown > MANY_SHOWN {
             // All lines of this leaf, and then those of the next one, will be read.
             self.spot.leaf.prefetch_all();
             if let Some(next) = self.spot.beside(self.down) {

@@ -9,7 +9,7 @@ use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
 
 /// For up to this many keys nothing is allocated.
-const FEW: usize = 16;
+const STACK_KEYS: usize = 16;
 /// How many buckets ahead are prefetched before they are locked, and objects before they are replaced.
 const AHEAD: usize = 12;
 
@@ -19,11 +19,11 @@ pub struct Many<'a, S: Schema> {
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
     /// The key words and hashes of the probes.
-    keys: SmallVec<[(u64, u64); FEW]>,
+    keys: SmallVec<[(u64, u64); STACK_KEYS]>,
     /// The locked buckets, by number. Dropped, and so unlocked, before the aftermath.
-    buckets: SmallVec<[Group<'a>; FEW]>,
+    buckets: SmallVec<[Group<'a>; STACK_KEYS]>,
     /// For each probe the index of its bucket in `buckets`.
-    places: SmallVec<[usize; FEW]>,
+    places: SmallVec<[usize; STACK_KEYS]>,
     after: Aftermath<'a>,
 }
 
@@ -73,7 +73,7 @@ impl<'a, S: Schema> Many<'a, S> {
         let size = self.table.size();
         let number = |key: &(u64, u64)| size.number_of(key.1);
         // Extended in place. Collecting would copy it.
-        let mut numbers: SmallVec<[(usize, usize); FEW]> = SmallVec::new();
+        let mut numbers: SmallVec<[(usize, usize); STACK_KEYS]> = SmallVec::new();
         numbers.extend(self.keys.iter().map(number).zip(0..));
         radix::sort(&mut numbers);
         let mut ahead = numbers.iter().map(|(number, _)| *number);

@@ -64,7 +64,7 @@ impl Heap {
     }
 
     #[cold]
-    fn alloc_slowly(&self, class: usize, guard: &Guard) -> Option<NonNull<u8>> {
+    fn alloc_in_general(&self, class: usize, guard: &Guard) -> Option<NonNull<u8>> {
         loop {
             if let Some(page) = self.page(class) {
                 if page.refill() {
@@ -137,7 +137,7 @@ pub fn alloc(class: usize, guard: &Guard) -> Option<NonNull<u8>> {
     if let Some(block) = slot.heap.page(class).and_then(Page::pop) {
         return Some(block);
     }
-    slot.heap.alloc_slowly(class, guard)
+    slot.heap.alloc_in_general(class, guard)
 }
 
 /// A block of a page that no heap keeps: it is disowned right after the allocation.

@@ -292,14 +292,14 @@ fn flat_body(block: Block, layout: Layout) -> u64 {
 fn stored(block: Block, layout: Layout) -> u64 {
     match layout.is_plain() {
         true => address(block),
-        false => stored_specially(block, layout),
+        false => stored_in_general(block, layout),
     }
 }
 
 /// [`stored`] for a table that packs its objects, or where they have leases. A lease that it adds requests that of the object that is
 /// replaced.
 #[inline(never)]
-fn stored_specially(block: Block, layout: Layout) -> u64 {
+fn stored_in_general(block: Block, layout: Layout) -> u64 {
     match layout.leased {
         true => address(slab::needed(
             block.leased(Lease::of_request(Request::Kept), &epoch::pin()),
@@ -670,7 +670,7 @@ pub unsafe fn retire_body(guard: &Guard, body: u64) {
         unsafe {
             match words(body) {
                 Some(words) => block_of(body).retire_words(guard, words),
-                None => retire_otherwise(guard, body),
+                None => retire_in_general(guard, body),
             }
         }
     }
@@ -681,7 +681,7 @@ pub unsafe fn retire_body(guard: &Guard, body: u64) {
 /// # Safety
 /// As for [`retire_body`].
 #[inline(never)]
-unsafe fn retire_otherwise(guard: &Guard, body: u64) {
+unsafe fn retire_in_general(guard: &Guard, body: u64) {
     // SAFETY: as the caller promises.
     unsafe {
         match held(body) {

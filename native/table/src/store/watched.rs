@@ -33,14 +33,14 @@ impl Books {
         may: bool,
     ) -> Result<Option<Watch<'g>>, Busy> {
         match self.history.is_watched() {
-            true => self.watch_closely(engine, guard, probe, may),
+            true => self.watch_in_general(engine, guard, probe, may),
             false => Ok(None),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn watch_closely<'g>(
+    fn watch_in_general<'g>(
         &'g self,
         engine: DefaultEngine<'_>,
         guard: &'g Guard,

@@ -391,7 +391,7 @@ impl Table {
             }
             return match open || simple && caller == self.owner() {
                 true => self.counted(guard, operation),
-                false => self.check_closely(guard, right, operation, caller),
+                false => self.check_in_general(guard, right, operation, caller),
             };
         }
         self.allows(state, right, caller)
@@ -417,7 +417,7 @@ impl Table {
 
     /// The same for a table that must be looked up in the registry, or is dead, blank, a snapshot or counted.
     #[cold]
-    fn check_closely(
+    fn check_in_general(
         &self,
         guard: &Guard,
         right: Right,

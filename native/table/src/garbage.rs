@@ -13,17 +13,17 @@ use std::time::{Duration, Instant};
 /// Something to clear away.
 pub(crate) trait Garbage: Send {
     /// Does one step. Returns whether there is more to do. Fails, and has done nothing, while somebody else is at what the step needs.
-    fn step(&mut self, bury: Bury<'_>) -> Result<bool, Failure>;
+    fn step(&mut self, reap: ReapProcess<'_>) -> Result<bool, Failure>;
 }
 
 /// Does one step of what the end of a process demands, and returns whether there is more to do. Whoever knows the tables gives it.
-pub(crate) type Bury<'a> = &'a dyn Fn(u64) -> Result<bool, Failure>;
+pub(crate) type ReapProcess<'a> = &'a dyn Fn(u64) -> Result<bool, Failure>;
 
 /// Something to do. It is called until it succeeds.
 pub type Rest = Box<dyn FnMut() -> Result<(), Failure> + Send>;
 
 impl Garbage for Rest {
-    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+    fn step(&mut self, _reap: ReapProcess<'_>) -> Result<bool, Failure> {
         self().map(|()| false)
     }
 }
@@ -142,7 +142,7 @@ pub enum Left {
 }
 
 /// Clears away for about `budget`. What another thread is at is left to it.
-pub(crate) fn clear(budget: Duration, bury: Bury<'_>) -> Left {
+pub(crate) fn clear(budget: Duration, reap: ReapProcess<'_>) -> Left {
     let start = Instant::now();
     let mut collected = epoch::collect_counted(RETIRED);
     let more = WORK.with(|work| {
@@ -152,7 +152,7 @@ pub(crate) fn clear(budget: Duration, bury: Bury<'_>) -> Left {
             match work.pop() {
                 // All that is pending is still retired: its readers are to finish first.
                 None => return Left::Blocked,
-                Some((mut garbage, expected)) => match garbage.step(bury) {
+                Some((mut garbage, expected)) => match garbage.step(reap) {
                     Ok(false) => drop((garbage, expected)),
                     more => {
                         work.push((garbage, expected));

@@ -685,7 +685,7 @@ fn a_dead_process_fixes_nothing() {
     assert_eq!(fixers(&world), Some(vec![(5, 2), (6, 1)]));
     world.kill(5);
     assert_eq!(fixers(&world), Some(vec![(6, 1)]));
-    while registry.bury(&world, &guard, 5).unwrap() {}
+    while registry.reap_process(&world, &guard, 5).unwrap() {}
     registry.fix(&world, handle, 6, false).unwrap();
     assert_eq!(fixers(&world), None);
 }
@@ -797,7 +797,7 @@ fn all_tables_are_known_whatever_their_order() {
     }
     let heirless = tables[0].owner();
     world.kill(heirless);
-    while registry.bury(&world, &guard, heirless).unwrap() {}
+    while registry.reap_process(&world, &guard, heirless).unwrap() {}
     expected.retain(|(owner, _)| *owner != heirless);
     assert_eq!(known(), serials(&expected));
 }

@@ -19,7 +19,7 @@ pub(super) static REGISTRY: OnceLock<Registry> = OnceLock::new();
 /// Makes the registry. Called while the library is being loaded; only the first call has an effect.
 pub fn prepare() -> bool {
     if REGISTRY.get().is_none() {
-        let Some(registry) = Registry::new(forget) else {
+        let Some(registry) = Registry::new(give_up) else {
             return false;
         };
         let _ = REGISTRY.set(registry);
@@ -35,7 +35,7 @@ pub fn registry() -> &'static Registry {
 }
 
 /// Drops the registry's reference to a table when neither the registry nor a reader uses it any more.
-pub(super) fn forget(table: *const Table) {
+pub(super) fn give_up(table: *const Table) {
     // SAFETY: `new` gave this reference to the registry.
     drop(unsafe { Owned::from_raw(table) });
 }

@@ -55,7 +55,7 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     );
     trace::record(|| trace::Event::new(trace::Kind::Created, table.serial(), [name.0, 0]).by(table.owner()));
     let term = designation(env, &table);
-    // The registry has this reference now, and gives it up by `forget`.
+    // The registry has this reference now, and hands it back by `give_up`.
     table.into_raw();
     Ok(term)
 }

@@ -14,7 +14,7 @@ use cats_sync::facade::{spin_loop, AtomicPtr, AtomicU8, AtomicUsize, Ordering, W
 use cats_sync::Busy;
 use std::ptr;
 
-/// The most abandoned nodes in a queue. While there are more, no thread queues. So skipping them takes microseconds at
+/// The most nodes in a queue whose owners have left. While there are more, no thread queues. So skipping them takes microseconds at
 /// most.
 const LEFT_AT_MOST: usize = 64;
 
@@ -23,7 +23,7 @@ const LEFT_AT_MOST: usize = 64;
 pub struct Mcs {
     /// The last node of the queue, or null when the lock is free.
     tail: Line<AtomicPtr<Node>>,
-    /// The number of abandoned nodes in the queue. Relaxed: an approximate bound.
+    /// The number of nodes in the queue whose owners have left. Relaxed: an approximate bound.
     left: AtomicUsize,
 }
 

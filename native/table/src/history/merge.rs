@@ -11,7 +11,7 @@
 
 use super::{Form, Node, CHAINS};
 use crate::failure::Failure;
-use crate::garbage::{Bury, Expected, Garbage};
+use crate::garbage::{Expected, Garbage, ReapProcess};
 use crate::object::copy::{copied, is_tombstone, tombstone};
 use crate::object::schema::{OwnedKey, Probe};
 use crate::store::engine::DefaultEngine;
@@ -82,7 +82,7 @@ impl Drop for Merging {
 }
 
 impl Garbage for Merge {
-    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+    fn step(&mut self, _reap: ReapProcess<'_>) -> Result<bool, Failure> {
         let guard = pin();
         if let Some(number) = self.left.checked_sub(1) {
             return Ok(self.copy(&guard, number)?);

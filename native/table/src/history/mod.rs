@@ -28,7 +28,7 @@ mod settled;
 use crate::engines::EngineName;
 use crate::exclusive::Exclusive;
 use crate::failure::Failure;
-use crate::garbage::{Bury, Expected, Garbage};
+use crate::garbage::{Expected, Garbage, ReapProcess};
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
 use crate::patience;
@@ -52,13 +52,13 @@ use std::sync::{Arc, LazyLock, Weak};
 static CHAINS: LazyLock<Exclusive<Vec<Weak<Node>>>> = LazyLock::new(Exclusive::default);
 
 /// Bit of the word of a history: the table has given its contents up. They live for their snapshots.
-const ABANDONED: usize = 1;
+const GIVEN_UP: usize = 1;
 /// Bit of the word of a history: the contents have [flights](crate::flights), of which writers must know.
 const AWAITED: usize = 2;
 /// Bit of the word of a history: the contents have a [log](crate::write_log) that somebody reads.
 const LOGGED: usize = 4;
 /// The bits beside the address.
-const BITS: usize = ABANDONED | AWAITED | LOGGED;
+const BITS: usize = GIVEN_UP | AWAITED | LOGGED;
 
 /// The newest node of some contents, or null. With the bits of [`BITS`].
 #[derive(Default)]
@@ -137,7 +137,7 @@ impl History {
     /// Whether a writer has something to do besides: there is a snapshot, perhaps one of which nobody reads any more, or a flight.
     #[inline(always)]
     pub fn is_watched(&self) -> bool {
-        // Acquire pairs with the Release in `attach`. Contents that were abandoned are not written.
+        // Acquire pairs with the Release in `attach`. Contents that were given up are not written.
         !self.0.load(Ordering::Acquire).is_null()
     }
 
@@ -184,25 +184,25 @@ impl History {
 
     /// To be called when the table has given the contents up. Returns whether there is no snapshot, so that they can be freed. Otherwise
     /// the last snapshot retires them.
-    pub fn abandon(&self) -> bool {
+    pub fn give_up(&self) -> bool {
         // AcqRel pairs with itself in `set_newest`: whoever comes second sees all that the first has done.
-        let flagged = |word: *mut Node| Some(word.map_addr(|address| address | ABANDONED));
+        let flagged = |word: *mut Node| Some(word.map_addr(|address| address | GIVEN_UP));
         let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, flagged);
         before.is_ok_and(|word| word.addr() & !BITS == 0)
     }
 
     /// Whether the table has given the contents up.
-    pub fn is_abandoned(&self) -> bool {
-        // Acquire pairs with the AcqRel in `abandon`.
-        self.0.load(Ordering::Acquire).addr() & ABANDONED != 0
+    pub fn is_given_up(&self) -> bool {
+        // Acquire pairs with the AcqRel in `give_up`.
+        self.0.load(Ordering::Acquire).addr() & GIVEN_UP != 0
     }
 
-    /// Replaces the newest node. Returns whether the contents are abandoned. The caller holds [`CHAINS`].
+    /// Replaces the newest node. Returns whether the contents are given up. The caller holds [`CHAINS`].
     fn set_newest(&self, node: *mut Node) -> bool {
         let set = |word: *mut Node| Some(node.map_addr(|address| address | word.addr() & BITS));
-        // Release pairs with the Acquire of those who follow the chain. AcqRel: see `abandon`.
+        // Release pairs with the Acquire of those who follow the chain. AcqRel: see `give_up`.
         let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
-        before.is_ok_and(|word| word.addr() & ABANDONED != 0)
+        before.is_ok_and(|word| word.addr() & GIVEN_UP != 0)
     }
 }
 
@@ -273,11 +273,11 @@ pub fn sweep(guard: &Guard, node: &Node) -> Result<(), Busy> {
     let mut gone = Vec::new();
     let free = CHAINS.with(|_| {
         let history = node.linked_history()?;
-        let mut abandoned = false;
+        let mut given_up = false;
         // Nodes that have kept nothing go from the newest end too.
         while let Some(newest) = history.newest(guard).filter(|newest| newest.instant.is_cancelled()) {
             let older = newest.older.load(Ordering::Acquire);
-            abandoned = history.set_newest(older);
+            given_up = history.set_newest(older);
             if let Some(older) = at(older, guard) {
                 older.newer.store(null_mut(), Ordering::Release);
             }
@@ -291,12 +291,12 @@ pub fn sweep(guard: &Guard, node: &Node) -> Result<(), Busy> {
             oldest = node.newer(guard);
             match oldest {
                 Some(newer) => newer.older.store(null_mut(), Ordering::Release),
-                None => abandoned = history.set_newest(null_mut()),
+                None => given_up = history.set_newest(null_mut()),
             }
             gone.push(node);
         }
         gone.iter().for_each(|node| node.linked.store(false, Ordering::Relaxed));
-        (abandoned && history.newest(guard).is_none()).then_some(node.live)
+        (given_up && history.newest(guard).is_none()).then_some(node.live)
     })?;
     for node in gone {
         // SAFETY: the node is out of the chain.
@@ -310,7 +310,7 @@ pub fn sweep(guard: &Guard, node: &Node) -> Result<(), Busy> {
 }
 
 /// Gives up a chain's reference to a node. Has the type `cats_sync::epoch::Drop`.
-unsafe fn forget(node: *mut u8, _: usize) {
+unsafe fn give_up_node(node: *mut u8, _: usize) {
     // SAFETY: `attach` made the reference.
     drop(unsafe { Arc::from_raw(node.cast::<Node>()) });
 }
@@ -321,7 +321,7 @@ fn sweep_later(node: Arc<Node>) {
 }
 
 impl Garbage for Arc<Node> {
-    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+    fn step(&mut self, _reap: ReapProcess<'_>) -> Result<bool, Failure> {
         let guard = pin();
         sweep(&guard, self)?;
         if let Some(merge) = Merge::find(&guard, self)? {
@@ -422,7 +422,7 @@ impl Node {
         unsafe {
             retire_store(guard, self.copies.swap(null_mut(), Ordering::AcqRel));
             self.settled.give_up(guard);
-            guard.retire(ptr::from_ref(self).cast_mut().cast(), 0, forget);
+            guard.retire(ptr::from_ref(self).cast_mut().cast(), 0, give_up_node);
         }
     }
 
@@ -651,7 +651,7 @@ pub fn held_back(node: &Node, guard: &Guard) -> usize {
         bytes += node.own_bytes(guard);
         next = node.newer(guard).filter(|newer| newer.is_released());
     }
-    if let Some(live) = node.live(guard).filter(|live| live.history().is_abandoned()) {
+    if let Some(live) = node.live(guard).filter(|live| live.history().is_given_up()) {
         bytes += live.all_bytes();
     }
     bytes
@@ -670,10 +670,10 @@ pub fn all_held_back(guard: &Guard, limit: usize) -> Result<Option<usize>, Busy>
         return Ok(None);
     }
     let mut bytes = nodes.iter().map(|node| node.own_bytes(guard)).sum();
-    let abandoned = nodes.iter().filter_map(|node| node.live(guard));
-    let mut abandoned: Vec<&Store> = abandoned.filter(|live| live.history().is_abandoned()).collect();
-    abandoned.sort_by_key(|live| ptr::from_ref(*live));
-    abandoned.dedup_by_key(|live| ptr::from_ref(*live));
-    bytes += abandoned.into_iter().map(Store::all_bytes).sum::<usize>();
+    let given_up = nodes.iter().filter_map(|node| node.live(guard));
+    let mut given_up: Vec<&Store> = given_up.filter(|live| live.history().is_given_up()).collect();
+    given_up.sort_by_key(|live| ptr::from_ref(*live));
+    given_up.dedup_by_key(|live| ptr::from_ref(*live));
+    bytes += given_up.into_iter().map(Store::all_bytes).sum::<usize>();
     Ok(Some(bytes))
 }

@@ -7,7 +7,7 @@ pub(crate) mod packed;
 pub(crate) mod schema;
 
 use crate::failure::Failure;
-use crate::garbage::{Bury, Expected, Garbage};
+use crate::garbage::{Expected, Garbage, ReapProcess};
 use crate::object::schema::{OwnedKey, Probe};
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
@@ -638,7 +638,7 @@ unsafe fn is_for_reaper(body: u64) -> bool {
 const ITEMS: usize = 256;
 
 impl Garbage for Option<Dismantled> {
-    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+    fn step(&mut self, _reap: ReapProcess<'_>) -> Result<bool, Failure> {
         *self = self.take().and_then(|block| block.step(ITEMS));
         Ok(self.is_some())
     }

@@ -11,7 +11,7 @@ mod locked;
 
 use crate::exclusive::Exclusive;
 use crate::failure::{Cause, Failure};
-use crate::garbage::{self, Bury, Expected, Garbage, Left};
+use crate::garbage::{self, Expected, Garbage, Left, ReapProcess};
 use crate::store::retire::free_store;
 use crate::table::contents::Contents;
 use crate::table::counters::Operation;
@@ -209,20 +209,20 @@ pub struct Registry {
     /// By fixing process and serial number. Its lock is taken after that of a part.
     fixes: Exclusive<BTreeMap<(u64, u64), Known>>,
     /// Gives up the registry's reference to a table.
-    forget: fn(*const Table),
+    give_up: fn(*const Table),
 }
 
 impl Registry {
-    /// An empty registry. `forget` is called, on any thread, when the registry and all readers are done with a table that was
+    /// An empty registry. `give_up` is called, on any thread, when the registry and all readers are done with a table that was
     /// entered.
     /// Nothing when memory is exhausted.
-    pub fn new(forget: fn(*const Table)) -> Option<Self> {
+    pub fn new(give_up: fn(*const Table)) -> Option<Self> {
         Some(Self {
             names: LockFree::new()?,
             other: OnceLock::new(),
             parts: (0..PARTS).map(|_| Part::default()).collect(),
             fixes: Exclusive::default(),
-            forget,
+            give_up,
         })
     }
 
@@ -284,7 +284,7 @@ impl Registry {
         let entered = self.try_enter(host, guard, table, heir);
         if entered.is_err() {
             // SAFETY: it is a new one.
-            unsafe { table.discard() };
+            unsafe { table.kill_unknown() };
         }
         entered
     }
@@ -628,7 +628,7 @@ impl Registry {
             guard.retire_sized(
                 ptr::from_ref(table).cast_mut().cast(),
                 expected.into(),
-                forget_table,
+                give_up_table,
                 bytes,
             )
         }
@@ -642,11 +642,11 @@ impl Registry {
 
     /// Clears away for about `budget`. What another thread is at is left to it.
     pub fn reap(&self, host: &dyn Host, budget: Duration) -> Left {
-        garbage::clear(budget, &|pid| self.bury(host, &pin(), pid))
+        garbage::clear(budget, &|pid| self.reap_process(host, &pin(), pid))
     }
 
     /// Does one step of what a process' end demands; false when nothing is left to do.
-    pub fn bury(&self, host: &dyn Host, guard: &Guard, pid: u64) -> Result<bool, Failure> {
+    pub fn reap_process(&self, host: &dyn Host, guard: &Guard, pid: u64) -> Result<bool, Failure> {
         let next = self.members(pid).with(|members| members.first_of(pid))?;
         if let Some(known) = next {
             // SAFETY: found under this guard while the registry knew it.
@@ -784,8 +784,8 @@ impl Keeper for Registry {
         Self::hold(self, table, |_, _| f())
     }
 
-    fn forget(&self, table: *const Table) {
-        (self.forget)(table);
+    fn give_up(&self, table: *const Table) {
+        (self.give_up)(table);
     }
 }
 
@@ -808,8 +808,8 @@ pub struct Position(Option<(u64, u64)>);
 struct Ended(u64);
 
 impl Garbage for Ended {
-    fn step(&mut self, bury: Bury<'_>) -> Result<bool, Failure> {
-        bury(self.0)
+    fn step(&mut self, reap: ReapProcess<'_>) -> Result<bool, Failure> {
+        reap(self.0)
     }
 }
 
@@ -825,7 +825,7 @@ pub fn wake(host: &dyn Host) {
 ///
 /// # Safety
 /// As for [`free_store`].
-unsafe fn forget_table(table: *mut u8, expected: usize) {
+unsafe fn give_up_table(table: *mut u8, expected: usize) {
     let table = table.cast::<Table>();
     // SAFETY: the registry still has its reference to the table, and nobody else looks at what it contained. The number was made from an
     // expectation.
@@ -833,6 +833,6 @@ unsafe fn forget_table(table: *mut u8, expected: usize) {
         if expected != 0 || !(*table).is_blank() {
             free_store((*table).store_pointer(), (expected != 0).then(|| Expected::from_raw()));
         }
-        (*table).keeper().forget(table);
+        (*table).keeper().give_up(table);
     }
 }

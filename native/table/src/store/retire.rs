@@ -2,7 +2,7 @@
 
 use super::Store;
 use crate::failure::Failure;
-use crate::garbage::{Bury, Expected, Garbage, PLACES};
+use crate::garbage::{Expected, Garbage, ReapProcess, PLACES};
 use cats_sync::epoch::Guard;
 use cats_sync::probe;
 use cats_sync::slab::Own;
@@ -51,7 +51,7 @@ pub fn expectation_of(store: &Store) -> (Option<Expected>, usize) {
 }
 
 impl Garbage for Own<Store> {
-    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+    fn step(&mut self, _reap: ReapProcess<'_>) -> Result<bool, Failure> {
         let done = self.dismantle(PLACES);
         if done {
             probe!(reclaim_contents, self.engine_address());
@@ -67,7 +67,7 @@ impl Garbage for Own<Store> {
 /// Nobody uses it any more but its snapshots.
 pub unsafe fn free_store(store: *mut Store, expected: Option<Expected>) {
     // SAFETY: the caller's promise.
-    if !unsafe { &*store }.history().abandon() {
+    if !unsafe { &*store }.history().give_up() {
         return;
     }
     // SAFETY: the caller's promise.

@@ -86,7 +86,7 @@ pub trait Keeper: Sync {
     /// Calls `f` once, under the lock for the table. Nobody else changes the table meanwhile, nor becomes its owner.
     fn hold(&self, table: &Table, f: &mut dyn FnMut()) -> Result<(), Busy>;
     /// Gives up the reference to a table that is dead and that nobody reads.
-    fn forget(&self, table: *const Table);
+    fn give_up(&self, table: *const Table);
 }
 
 /// See the module's documentation.
@@ -341,7 +341,7 @@ impl Table {
     ///
     /// # Safety
     /// Nobody else knows it, and this is called once.
-    pub(crate) unsafe fn discard(&self) {
+    pub(crate) unsafe fn kill_unknown(&self) {
         self.kill();
         // SAFETY: as the caller promises.
         drop(unsafe { self.take_contents() });

@@ -19,7 +19,7 @@ mod signature;
 mod tests;
 
 use crate::failure::Failure;
-use crate::garbage::{Bury, Expected, Garbage, PLACES};
+use crate::garbage::{Expected, Garbage, ReapProcess, PLACES};
 use crate::object::schema::{identical, object_hash};
 use crate::object::{
     body_bytes, free_body, is_group, prefetch, referent, refers, retire_body, retire_counted, words_to_read, ObjectRef,
@@ -1001,7 +1001,7 @@ fn expectation_of(group: &Group) -> Option<Expected> {
 }
 
 impl Garbage for Own<Group> {
-    fn step(&mut self, _bury: Bury<'_>) -> Result<bool, Failure> {
+    fn step(&mut self, _reap: ReapProcess<'_>) -> Result<bool, Failure> {
         Ok(!self.dismantle(PLACES))
     }
 }

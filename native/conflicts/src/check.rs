@@ -3,7 +3,7 @@
 use crate::model::{Call, Kind, Model};
 use crate::owner;
 use crate::step::{self, Answer, Reader, Trace, LINE};
-use crate::table::{plant, registry, Form, Place};
+use crate::table::{plant, registry, Form, Subject};
 use cats_table::EngineName;
 use serde_json::{json, Value};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -135,7 +135,7 @@ struct Worker {
 
 impl Worker {
     /// The thread first makes each kind of call. So what it allocates once is there.
-    fn new(tables: Arc<[Place; 2]>, warm: i64) -> Self {
+    fn new(tables: Arc<[Subject; 2]>, warm: i64) -> Self {
         let (calls, received) = channel::<(usize, Call)>();
         let (finish, done) = channel();
         thread::spawn(move || {
@@ -184,7 +184,7 @@ fn check(state: State) -> Value {
     step::prepare();
     let registry = registry();
     let name = |text| state.named.then_some(text);
-    let make = |name| Place::new(registry, state.engine, state.bag, name, state.form);
+    let make = |name| Subject::new(registry, state.engine, state.bag, name, state.form);
     let tables = Arc::new([make(name("one")), make(name("other"))]);
     let present: Vec<i64> = (0..state.objects).map(key).collect();
     let mut objects = BTreeMap::new();
@@ -340,7 +340,7 @@ struct Count {
 }
 
 /// Puts the objects of a key into a table.
-fn fill(table: &Place, state: State, key: i64) {
+fn fill(table: &Subject, state: State, key: i64) {
     let call = |kind, number| {
         table.call(Call { kind, key, number });
     };
@@ -356,7 +356,7 @@ fn fill(table: &Place, state: State, key: i64) {
 
 /// All keys in the order in which the table has them, or would have them.
 fn order_of(state: State, present: &[i64], roles: &BTreeMap<(bool, Relation), (i64, u64)>) -> Vec<i64> {
-    let table = Place::new(registry(), state.engine, state.bag, None, Form::Pair);
+    let table = Subject::new(registry(), state.engine, state.bag, None, Form::Pair);
     let call = |kind, key| table.call(Call { kind, key, number: 0 });
     for key in present.iter().copied().chain(roles.values().map(|(key, _)| *key)) {
         call(Kind::Insert, key);

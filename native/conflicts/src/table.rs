@@ -57,7 +57,7 @@ impl Host for Quiet {
 }
 
 /// A table, and how to call it.
-pub struct Place {
+pub struct Subject {
     registry: &'static Registry,
     table: Arc<Table>,
     /// The word of its name, if it is called by name.
@@ -68,7 +68,7 @@ pub struct Place {
 
 pub fn registry() -> &'static Registry {
     cats_term::test_host::install_test_host(false);
-    // SAFETY: the registry gives up the reference that `Place::new` gave it.
+    // SAFETY: the registry gives up the reference that `Subject::new` gave it.
     let forget = |table: *const Table| drop(unsafe { Arc::from_raw(table) });
     Box::leak(Box::new(Registry::new(forget).expect("memory for a registry")))
 }
@@ -96,7 +96,7 @@ fn number(word: u64) -> i64 {
     TermRef::immediate(word).small().expect("a small integer")
 }
 
-impl Place {
+impl Subject {
     /// A new empty table of an engine, public and with `write_concurrency`.
     pub fn new(registry: &'static Registry, engine: EngineName, bag: bool, name: Option<&str>, form: Form) -> Self {
         let mut options = Collect::default();

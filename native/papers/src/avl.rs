@@ -12,7 +12,7 @@
 
 use crate::detaching::{Detached, Detaching};
 use crate::lock::{AnyLock, TableLock};
-use crate::sequential::{Avl as Balanced, Place, Tree, NODE};
+use crate::sequential::{Avl as Balanced, Descent, Tree, NODE};
 use crate::shared::by_range::{self, Position};
 use crate::shared::single::{self, Single};
 use cats_engine::config::Config;
@@ -39,7 +39,7 @@ pub(crate) struct Contents {
 #[repr(align(128))]
 struct Stack {
     busy: AtomicBool,
-    place: UnsafeCell<Place>,
+    place: UnsafeCell<Descent>,
 }
 
 // SAFETY: only the thread that set `busy`, or a thread with exclusive access, uses the stack.
@@ -47,10 +47,10 @@ unsafe impl Sync for Stack {}
 
 impl Stack {
     /// Lends the stack, or a fresh one if it is in use.
-    fn with<R>(&self, search: impl FnOnce(&mut Place) -> R) -> R {
+    fn with<R>(&self, search: impl FnOnce(&mut Descent) -> R) -> R {
         // Acquire pairs with the Release below: this thread sees the stack as its last user left it.
         if self.busy.swap(true, Acquire) {
-            return search(&mut Place::default());
+            return search(&mut Descent::default());
         }
         // SAFETY: this thread set `busy`, and a writer with exclusive access cannot run beside readers.
         let result = search(unsafe { &mut *self.place.get() });

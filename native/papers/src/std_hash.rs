@@ -447,7 +447,7 @@ impl<S: Schema> Engine<S> for StdHash<S> {
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         single::read(&self.lock, |map| {
-            let mut first = First::new(&map.schema, linear::Place::of(after));
+            let mut first = First::new(&map.schema, linear::StepFrom::of(after));
             let mut at = Some(position(first.start()));
             while let Some(from) = at.filter(|_| first.found().is_none()) {
                 // SAFETY: the entries are in the table, which is locked.

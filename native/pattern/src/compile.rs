@@ -7,7 +7,7 @@ use crate::function::Function;
 use crate::head::Variables;
 use crate::name::{name, Name};
 use crate::program::{Invalid, Spec};
-use crate::template::{Node, Template};
+use crate::template::{Piece, Template};
 use cats_term::{needed, Elements, List, Map, TermRef, View};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -173,39 +173,39 @@ impl<'s, 'a> Compiler<'s, 'a> {
     fn part(&mut self, term: TermRef<'a>, word: u64) -> Result<(), Invalid> {
         let form = self.form(term, word)?;
         let template = self.templates.last_mut().ok_or(Invalid)?;
-        let node = match form {
-            Form::Constant(word) => Node::Constant(word),
-            Form::Variable(place) => Node::Variable(place),
-            Form::Object => Node::Object,
-            Form::Bindings(places) => Node::Bindings(places),
+        let piece = match form {
+            Form::Constant(word) => Piece::Constant(word),
+            Form::Variable(place) => Piece::Variable(place),
+            Form::Object => Piece::Object,
+            Form::Bindings(places) => Piece::Bindings(places),
             Form::Tuple(elements) => {
                 self.spec.add_parts(&mut self.tasks, elements, 0, Task::Part);
-                Node::Tuple(elements.len())
+                Piece::Tuple(elements.len())
             }
             Form::List(list) => {
                 self.spec.add_parts(&mut self.tasks, list.elements(), 0, Task::Part);
                 push(&mut self.tasks, Task::Part(list.tail(), self.spec.tail_word(list)));
-                Node::List(list.elements().len())
+                Piece::List(list.elements().len())
             }
             Form::Map(map) => {
                 let first_key = template.values;
                 template.values += map.keys.len();
                 self.spec.add_parts(&mut self.tasks, map.values, 0, Task::Part);
                 self.spec.add_parts(&mut self.tasks, map.keys, 0, Task::Value);
-                Node::Map(map.keys.len(), first_key)
+                Piece::Map(map.keys.len(), first_key)
             }
             Form::Call(name, elements) => {
                 let value = template.values;
                 template.values += 1;
                 push(&mut self.tasks, Task::Value(term, word));
                 match self.element_of_object(name, elements) {
-                    Some(place) => Node::Element(value, place),
-                    None => Node::Value(value),
+                    Some(place) => Piece::Element(value, place),
+                    None => Piece::Value(value),
                 }
             }
         };
         if let Some(template) = self.templates.last_mut() {
-            push(&mut template.nodes, node);
+            push(&mut template.pieces, piece);
         }
         Ok(())
     }

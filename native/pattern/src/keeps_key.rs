@@ -3,7 +3,7 @@
 use crate::expression::Op;
 use crate::head::{Flat, Pattern};
 use crate::program::{Clause, Program};
-use crate::template::Node;
+use crate::template::Piece;
 use cats_term::{equal, Elements, TermRef, View};
 use smallvec::{smallvec, SmallVec};
 
@@ -28,8 +28,8 @@ impl Program {
                 _ => false,
             },
             [.., Op::Build(template)] => match (self.key(clause, position), template.element(position)) {
-                (_, Some([Node::Element(_, word)])) if self.is_position(*word, position) => true,
-                (Some(key), Some(nodes)) => self.yield_key(key, nodes),
+                (_, Some([Piece::Element(_, word)])) if self.is_position(*word, position) => true,
+                (Some(key), Some(pieces)) => self.yield_key(key, pieces),
                 _ => false,
             },
             _ => false,
@@ -52,54 +52,60 @@ impl Program {
         }
     }
 
-    /// Whether what the nodes build is always what the key matched.
-    fn yield_key(&self, key: Part<'_>, nodes: &[Node]) -> bool {
-        // The parts of the key that the next nodes must yield, the next one last.
+    /// Whether what the pieces build is always what the key matched.
+    fn yield_key(&self, key: Part<'_>, pieces: &[Piece]) -> bool {
+        // The parts of the key that the next pieces must yield, the next one last.
         let mut parts: SmallVec<[Part<'_>; 8]> = smallvec![key];
-        let mut rest = nodes;
+        let mut rest = pieces;
         while let Some(part) = parts.pop() {
-            let Some((node, others)) = rest.split_first() else {
+            let Some((piece, others)) = rest.split_first() else {
                 return false;
             };
             rest = others;
-            match (part.pattern, part.term.view(), node) {
-                (Pattern::Deep(_, flat), ..) => match self.yield_deep(flat, part.term, node, rest) {
+            match (part.pattern, part.term.view(), piece) {
+                (Pattern::Deep(_, flat), ..) => match self.yield_deep(flat, part.term, piece, rest) {
                     Some(behind) => rest = behind,
                     None => return false,
                 },
-                (Pattern::Bind(a) | Pattern::Bound(a), _, Node::Variable(b)) if a == b => {}
-                (Pattern::Tuple(patterns), View::Tuple(terms), Node::Tuple(count)) if patterns.len() == *count => {
+                (Pattern::Bind(a) | Pattern::Bound(a), _, Piece::Variable(b)) if a == b => {}
+                (Pattern::Tuple(patterns), View::Tuple(terms), Piece::Tuple(count)) if patterns.len() == *count => {
                     parts.extend(Part::all(patterns, terms));
                 }
-                (Pattern::List(patterns, tail), View::List(list), Node::List(count)) if patterns.len() == *count => {
+                (Pattern::List(patterns, tail), View::List(list), Piece::List(count)) if patterns.len() == *count => {
                     parts.extend(Part::all(patterns, list.elements()));
                     parts.push(Part {
                         pattern: tail,
                         term: list.tail(),
                     });
                 }
-                (_, _, Node::Constant(word)) if part.is_only(self.constant(*word)) => {}
+                (_, _, Piece::Constant(word)) if part.is_only(self.constant(*word)) => {}
                 _ => return false,
             }
         }
         true
     }
 
-    /// Whether a node and those that follow yield what a deep part of the key matched. Returns the nodes behind them.
-    fn yield_deep<'n>(&self, flat: &[Flat], term: TermRef<'_>, node: &Node, nodes: &'n [Node]) -> Option<&'n [Node]> {
-        if let Node::Constant(word) = node {
-            return (flat.iter().all(Flat::is_ground) && equal(term, self.constant(*word))).then_some(nodes);
+    /// Whether a piece and those that follow yield what a deep part of the key matched. Returns the pieces behind them.
+    fn yield_deep<'n>(
+        &self,
+        flat: &[Flat],
+        term: TermRef<'_>,
+        piece: &Piece,
+        pieces: &'n [Piece],
+    ) -> Option<&'n [Piece]> {
+        if let Piece::Constant(word) = piece {
+            return (flat.iter().all(Flat::is_ground) && equal(term, self.constant(*word))).then_some(pieces);
         }
-        let (mut node, mut nodes, mut at) = (node, nodes, 0);
+        let (mut piece, mut pieces, mut at) = (piece, pieces, 0);
         loop {
             let part = flat.get(at)?;
             at += 1;
-            match (part, node) {
-                (Flat::Tuple(a, _), Node::Tuple(b)) | (Flat::List(a, _), Node::List(b)) if a == b => {}
-                (Flat::Leaf(Pattern::Bind(a) | Pattern::Bound(a)), Node::Variable(b)) if a == b => {}
-                (Flat::Leaf(Pattern::Constant(a) | Pattern::Float(a)), Node::Constant(b))
+            match (part, piece) {
+                (Flat::Tuple(a, _), Piece::Tuple(b)) | (Flat::List(a, _), Piece::List(b)) if a == b => {}
+                (Flat::Leaf(Pattern::Bind(a) | Pattern::Bound(a)), Piece::Variable(b)) if a == b => {}
+                (Flat::Leaf(Pattern::Constant(a) | Pattern::Float(a)), Piece::Constant(b))
                     if equal(self.constant(*a), self.constant(*b)) => {}
-                (Flat::Tuple(_, a) | Flat::List(_, a), Node::Constant(b)) => {
+                (Flat::Tuple(_, a) | Flat::List(_, a), Piece::Constant(b)) => {
                     let end = at - 1 + length(&flat[at - 1..]);
                     let ground = flat[at..end].iter().all(Flat::is_ground);
                     (ground && equal(self.constant(*a), self.constant(*b))).then_some(())?;
@@ -108,9 +114,9 @@ impl Program {
                 _ => return None,
             }
             if at == flat.len() {
-                return Some(nodes);
+                return Some(pieces);
             }
-            (node, nodes) = nodes.split_first()?;
+            (piece, pieces) = pieces.split_first()?;
         }
     }
 }

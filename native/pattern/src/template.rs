@@ -15,12 +15,12 @@ const SOME: usize = 16;
 #[derive(Default)]
 pub(crate) struct Template {
     /// Each part before those that are nested in it. The tail of a list comes before its elements.
-    pub(crate) nodes: SmallVec<[Node; 4]>,
+    pub(crate) pieces: SmallVec<[Piece; 4]>,
     /// The number of values that must be computed before.
     pub(crate) values: usize,
 }
 
-pub(crate) enum Node {
+pub(crate) enum Piece {
     /// A tuple of so many elements.
     Tuple(usize),
     /// So many elements, at least one, before a tail.
@@ -40,7 +40,7 @@ pub(crate) enum Node {
     Element(usize, u64),
 }
 
-/// What the nodes without parts stand for.
+/// What the pieces without parts stand for.
 struct Leaves<'r, 'a> {
     run: &'r Run<'a>,
     bindings: &'r [TermRef<'a>],
@@ -49,13 +49,13 @@ struct Leaves<'r, 'a> {
 }
 
 impl<'a> Leaves<'_, 'a> {
-    fn term(&self, node: &Node) -> Option<TermRef<'a>> {
-        match *node {
-            Node::Constant(word) => Some(self.run.constant(word)),
-            Node::Variable(place) => Some(self.bindings[place]),
-            Node::Object => Some(self.whole),
-            Node::Value(value) | Node::Element(value, _) => Some(self.values[value]),
-            Node::Tuple(_) | Node::List(_) | Node::Map(..) | Node::Bindings(_) => None,
+    fn term(&self, piece: &Piece) -> Option<TermRef<'a>> {
+        match *piece {
+            Piece::Constant(word) => Some(self.run.constant(word)),
+            Piece::Variable(place) => Some(self.bindings[place]),
+            Piece::Object => Some(self.whole),
+            Piece::Value(value) | Piece::Element(value, _) => Some(self.values[value]),
+            Piece::Tuple(_) | Piece::List(_) | Piece::Map(..) | Piece::Bindings(_) => None,
         }
     }
 }
@@ -69,12 +69,12 @@ struct Hole {
     places: Option<Vec<usize>>,
 }
 
-impl Node {
-    /// The number of nodes that are nested in it directly.
+impl Piece {
+    /// The number of pieces that are nested in it directly.
     fn parts(&self) -> usize {
         match self {
-            Node::Tuple(count) | Node::Map(count, _) => *count,
-            Node::List(count) => count + 1,
+            Piece::Tuple(count) | Piece::Map(count, _) => *count,
+            Piece::List(count) => count + 1,
             _ => 0,
         }
     }
@@ -84,17 +84,17 @@ impl Template {
     /// The template of `'$$'`.
     pub(crate) fn bindings(places: Arc<[usize]>) -> Self {
         Template {
-            nodes: smallvec![Node::Bindings(places)],
+            pieces: smallvec![Piece::Bindings(places)],
             values: 0,
         }
     }
 
-    /// The nodes of an element of the tuple that is built, if it is one.
-    pub(crate) fn element(&self, position: usize) -> Option<&[Node]> {
-        let [Node::Tuple(count), nodes @ ..] = &self.nodes[..] else {
+    /// The pieces of an element of the tuple that is built, if it is one.
+    pub(crate) fn element(&self, position: usize) -> Option<&[Piece]> {
+        let [Piece::Tuple(count), pieces @ ..] = &self.pieces[..] else {
             return None;
         };
-        let mut rest = nodes;
+        let mut rest = pieces;
         for _ in 0..position.min(*count) {
             rest = &rest[length(rest)..];
         }
@@ -103,10 +103,10 @@ impl Template {
 
     /// Marks the variables whose bindings the template uses.
     pub(crate) fn use_variables(&self, used: &mut [bool]) {
-        for node in &self.nodes {
-            match node {
-                Node::Variable(variable) => used[*variable] = true,
-                Node::Bindings(variables) => variables.iter().for_each(|&variable| used[variable] = true),
+        for piece in &self.pieces {
+            match piece {
+                Piece::Variable(variable) => used[*variable] = true,
+                Piece::Bindings(variables) => variables.iter().for_each(|&variable| used[variable] = true),
                 _ => {}
             }
         }
@@ -120,8 +120,8 @@ impl Template {
         bindings: &[TermRef<'a>],
         values: &[TermRef<'a>],
     ) -> Option<TermRef<'a>> {
-        run.arena.spend(self.nodes.len())?;
-        let has_object = self.nodes.iter().any(|node| matches!(node, Node::Object));
+        run.arena.spend(self.pieces.len())?;
+        let has_object = self.pieces.iter().any(|piece| matches!(piece, Piece::Object));
         let leaves = Leaves {
             run,
             bindings,
@@ -134,33 +134,33 @@ impl Template {
         run.arena.make(|builder| {
             let mut holes: SmallVec<[Hole; 4]> = SmallVec::new();
             let mut root = NIL;
-            let mut nodes = &self.nodes[..];
-            while let [node, rest @ ..] = nodes {
-                nodes = rest;
+            let mut pieces = &self.pieces[..];
+            while let [piece, rest @ ..] = pieces {
+                pieces = rest;
                 let mut inner: SmallVec<[Hole; 2]> = SmallVec::new();
-                let word = match node {
-                    Node::Tuple(count) => {
+                let word = match piece {
+                    Piece::Tuple(count) => {
                         let item = builder.tuple(*count);
                         inner.push(Hole::new(item, 0, *count));
                         item.word()
                     }
-                    Node::List(count) => {
-                        let (item, has_tail) = begin_list(&leaves, builder, *count, nodes.first()?)?;
+                    Piece::List(count) => {
+                        let (item, has_tail) = begin_list(&leaves, builder, *count, pieces.first()?)?;
                         inner.push(Hole::new(item, 0, *count));
                         match has_tail {
-                            true => nodes = &nodes[1..],
+                            true => pieces = &pieces[1..],
                             false => inner.push(Hole::new(item, *count, count + 1)),
                         }
                         item.word()
                     }
-                    Node::Map(count, first_key) => {
+                    Piece::Map(count, first_key) => {
                         let hole = begin_map(&leaves, builder, &values[*first_key..][..*count])?;
                         let word = hole.item.word();
                         inner.push(hole);
                         word
                     }
-                    Node::Bindings(places) if places.is_empty() => NIL,
-                    Node::Bindings(places) => {
+                    Piece::Bindings(places) if places.is_empty() => NIL,
+                    Piece::Bindings(places) => {
                         let item = builder.list(places.len());
                         let bound = places.iter().map(|&place| bindings[place]);
                         run.arena.copy_all(builder, item, 0, bound)?;
@@ -193,7 +193,7 @@ impl Template {
         values: &[TermRef<'a>],
         output: &mut O,
     ) -> O::Term {
-        match &self.nodes[..] {
+        match &self.pieces[..] {
             // Nothing in it has parts, which is the usual case.
             [root, parts @ ..] if parts.len() == root.parts() && root.parts() <= STACK_PARTS => {
                 let mut made = [output.term(TermRef::immediate(NIL)); STACK_PARTS];
@@ -207,45 +207,45 @@ impl Template {
         }
     }
 
-    /// A node without parts.
+    /// A piece without parts.
     #[inline(always)]
     fn leaf<'a, O: Output>(
-        node: &Node,
+        piece: &Piece,
         run: &Run<'a>,
         bindings: &[TermRef<'a>],
         values: &[TermRef<'a>],
         output: &mut O,
     ) -> O::Term {
-        match node {
-            Node::Constant(word) => output.term(run.constant(*word)),
-            Node::Variable(place) => output.term(bindings[*place]),
-            Node::Value(value) | Node::Element(value, _) => output.term(values[*value]),
-            _ => Self::other_leaf(node, bindings, output),
+        match piece {
+            Piece::Constant(word) => output.term(run.constant(*word)),
+            Piece::Variable(place) => output.term(bindings[*place]),
+            Piece::Value(value) | Piece::Element(value, _) => output.term(values[*value]),
+            _ => Self::other_leaf(piece, bindings, output),
         }
     }
 
     #[inline(never)]
-    fn other_leaf<O: Output>(node: &Node, bindings: &[TermRef<'_>], output: &mut O) -> O::Term {
-        match node {
-            Node::Object => output.object(),
-            Node::Bindings(places) => {
+    fn other_leaf<O: Output>(piece: &Piece, bindings: &[TermRef<'_>], output: &mut O) -> O::Term {
+        match piece {
+            Piece::Object => output.object(),
+            Piece::Bindings(places) => {
                 let bound = places.iter().map(|&place| output.term(bindings[place]));
                 let bound: SmallVec<[_; STACK_PARTS]> = bound.collect();
                 let nil = output.term(TermRef::immediate(NIL));
                 output.list(&bound, nil)
             }
-            Node::Map(..) => output.map(&[], &[]),
+            Piece::Map(..) => output.map(&[], &[]),
             _ => output.tuple(&[]),
         }
     }
 
-    /// A node with these parts. `None` if it is not of a kind that has parts.
+    /// A piece with these parts. `None` if it is not of a kind that has parts.
     #[inline(always)]
-    fn whole<O: Output>(node: &Node, parts: &[O::Term], values: &[TermRef<'_>], output: &mut O) -> Option<O::Term> {
-        match (node, parts) {
-            (Node::Tuple(_), parts) => Some(output.tuple(parts)),
-            (Node::List(_), [tail, elements @ ..]) => Some(output.list(elements, *tail)),
-            (Node::Map(count, first_key), parts) => {
+    fn whole<O: Output>(piece: &Piece, parts: &[O::Term], values: &[TermRef<'_>], output: &mut O) -> Option<O::Term> {
+        match (piece, parts) {
+            (Piece::Tuple(_), parts) => Some(output.tuple(parts)),
+            (Piece::List(_), [tail, elements @ ..]) => Some(output.list(elements, *tail)),
+            (Piece::Map(count, first_key), parts) => {
                 let keys = values[*first_key..][..*count].iter().map(|key| output.term(*key));
                 let keys: SmallVec<[_; STACK_PARTS]> = keys.collect();
                 Some(output.map(&keys, parts))
@@ -262,13 +262,13 @@ impl Template {
         values: &[TermRef<'a>],
         output: &mut O,
     ) -> O::Term {
-        let (nil, root) = (output.term(TermRef::immediate(NIL)), (&self.nodes[0], 0));
-        if self.nodes.len() <= SOME {
+        let (nil, root) = (output.term(TermRef::immediate(NIL)), (&self.pieces[0], 0));
+        if self.pieces.len() <= SOME {
             return self.output_in(&mut [nil; SOME], &mut [root; SOME], run, bindings, values, output);
         }
         self.output_in(
-            &mut filled(nil, self.nodes.len()),
-            &mut filled(root, self.nodes.len()),
+            &mut filled(nil, self.pieces.len()),
+            &mut filled(root, self.pieces.len()),
             run,
             bindings,
             values,
@@ -276,33 +276,33 @@ impl Template {
         )
     }
 
-    /// `made` and `open` have room for all nodes.
+    /// `made` and `open` have room for all pieces.
     #[inline(always)]
     fn output_in<'a, 't, O: Output>(
         &'t self,
         // What is made and not yet in a whole.
         made: &mut [O::Term],
-        // The nodes whose parts are being made, each inside the one before, and the first part of each.
-        open: &mut [(&'t Node, usize)],
+        // The pieces whose parts are being made, each inside the one before, and the first part of each.
+        open: &mut [(&'t Piece, usize)],
         run: &Run<'a>,
         bindings: &[TermRef<'a>],
         values: &[TermRef<'a>],
         output: &mut O,
     ) -> O::Term {
         let (mut count, mut depth) = (0, 0);
-        for node in &self.nodes {
-            if node.parts() > 0 {
-                open[depth] = (node, count);
+        for piece in &self.pieces {
+            if piece.parts() > 0 {
+                open[depth] = (piece, count);
                 depth += 1;
                 continue;
             }
-            made[count] = Self::leaf(node, run, bindings, values, output);
+            made[count] = Self::leaf(piece, run, bindings, values, output);
             count += 1;
-            while let Some(&(node, first)) = open[..depth].last() {
-                if count < first + node.parts() {
+            while let Some(&(piece, first)) = open[..depth].last() {
+                if count < first + piece.parts() {
                     break;
                 }
-                if let Some(whole) = Self::whole(node, &made[first..count], values, output) {
+                if let Some(whole) = Self::whole(piece, &made[first..count], values, output) {
                     made[first] = whole;
                 }
                 count = first + 1;
@@ -321,11 +321,11 @@ pub(crate) fn filled<T: Copy>(item: T, count: usize) -> Vec<T> {
     list
 }
 
-/// The number of nodes of the first part with all that is nested in it.
-fn length(nodes: &[Node]) -> usize {
+/// The number of pieces of the first part with all that is nested in it.
+fn length(pieces: &[Piece]) -> usize {
     let (mut left, mut count) = (1, 0);
     while left > 0 {
-        left += nodes[count].parts();
+        left += pieces[count].parts();
         left -= 1;
         count += 1;
     }
@@ -333,9 +333,9 @@ fn length(nodes: &[Node]) -> usize {
 }
 
 /// Begins a list of elements before a tail. The tail, which may itself be a list, is added if it is a leaf. Returns whether it is.
-fn begin_list(leaves: &Leaves, builder: &mut Builder, count: usize, tail: &Node) -> Option<(Item, bool)> {
+fn begin_list(leaves: &Leaves, builder: &mut Builder, count: usize, tail: &Piece) -> Option<(Item, bool)> {
     let arena = leaves.run.arena;
-    if let Node::Bindings(places) = tail {
+    if let Piece::Bindings(places) = tail {
         let item = builder.list(count + places.len());
         let bound = places.iter().map(|&place| leaves.bindings[place]);
         arena.copy_all(builder, item, count, bound)?;

@@ -168,7 +168,7 @@ impl Recorded {
 /// One place of a ring: a cache line.
 #[derive(Debug)]
 #[repr(align(64))]
-struct Place<const N: usize> {
+struct RingSlot<const N: usize> {
     /// One more than the number of the entry that is here. 0 while there is none, and while it is being written.
     number: AtomicU64,
     words: [AtomicU64; N],
@@ -177,7 +177,7 @@ struct Place<const N: usize> {
 /// The last entries of `N` words that a thread has written.
 #[derive(Debug)]
 pub struct Ring<const N: usize> {
-    places: Box<[Place<N>]>,
+    places: Box<[RingSlot<N>]>,
     /// The number of entries that were written.
     written: AtomicU64,
 }
@@ -187,7 +187,7 @@ impl<const N: usize> Ring<N> {
     pub fn new(room: usize) -> Option<Self> {
         let mut places = Vec::new();
         places.try_reserve_exact(room).ok()?;
-        places.extend((0..room).map(|_| Place {
+        places.extend((0..room).map(|_| RingSlot {
             number: AtomicU64::new(0),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
         }));
@@ -442,7 +442,7 @@ impl Drop for Recording {
             drop(unsafe { Box::from_raw(recorder.cast::<Recorder>()) });
         }
         self.stop();
-        let bytes = self.slots().count() * self.recorder().room * size_of::<Place<WORDS>>();
+        let bytes = self.slots().count() * self.recorder().room * size_of::<RingSlot<WORDS>>();
         // SAFETY: it is not on any more, so no later guard finds it, and `start` made it by `into_raw`.
         unsafe { epoch::pin().retire_sized(self.0.cast(), 0, free, bytes) };
     }

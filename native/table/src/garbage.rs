@@ -28,16 +28,16 @@ impl Garbage for Rest {
     }
 }
 
-struct Node {
+struct QueueNode {
     item: Item,
-    next: *mut Node,
+    next: *mut QueueNode,
 }
 
 /// Something that the reaper has got, and its expectation of it.
 type Item = (Box<dyn Garbage>, Expected);
 
 /// What was queued since it was last looked at, as a stack that is only ever taken whole.
-static QUEUE: AtomicPtr<Node> = AtomicPtr::new(null_mut());
+static QUEUE: AtomicPtr<QueueNode> = AtomicPtr::new(null_mut());
 /// How much is queued, being worked on, or on its way to the queue (retired, and perhaps still being read).
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Something was announced, and the reaper was not woken since.
@@ -94,7 +94,7 @@ pub fn unheard() -> bool {
 }
 
 fn push(item: Item) {
-    let node = Box::into_raw(Box::new(Node { item, next: null_mut() }));
+    let node = Box::into_raw(Box::new(QueueNode { item, next: null_mut() }));
     // Relaxed: only the exchange uses the address.
     let mut head = QUEUE.load(Ordering::Relaxed);
     loop {

@@ -43,7 +43,7 @@ pub use operations::insert::{is_flat, LIST_LIMIT};
 pub use operations::long::{Found, LongReads, Part};
 pub use operations::lookup::Objects;
 pub use operations::number::Number;
-pub use operations::select::{Met, Place, Selection, Spot};
+pub use operations::select::{Met, Selection, Spot, SpotRef};
 pub use operations::transaction::{Reads, Writes, WRITES_LIMIT};
 pub use operations::traverse::Direction;
 pub use operations::update::{Addition, CounterOp, ElementOp, HasInteger, Numbers, Tuple, Words, DIGITS_LIMIT};

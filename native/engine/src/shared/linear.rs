@@ -109,7 +109,7 @@ pub fn behind(at: u64, depth: u32) -> Option<u64> {
 }
 
 /// Where a step begins.
-pub enum Place<'a, S: Schema> {
+pub enum StepFrom<'a, S: Schema> {
     Start,
     /// Behind a key, which need not be present.
     Key(&'a S::Probe),
@@ -117,24 +117,24 @@ pub enum Place<'a, S: Schema> {
     Entry(Entry),
 }
 
-impl<S: Schema> Clone for Place<'_, S> {
+impl<S: Schema> Clone for StepFrom<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<S: Schema> Copy for Place<'_, S> {}
+impl<S: Schema> Copy for StepFrom<'_, S> {}
 
-impl<'a, S: Schema> Place<'a, S> {
+impl<'a, S: Schema> StepFrom<'a, S> {
     /// Behind this key. Without a key, the start.
     pub fn of(after: Option<&'a S::Probe>) -> Self {
-        after.map_or(Place::Start, Place::Key)
+        after.map_or(StepFrom::Start, StepFrom::Key)
     }
 }
 
 /// Collects the first entries behind a place in traversal order, at most [`RUN`], among those that are offered.
 pub struct First<'a, S: Schema> {
     schema: &'a S,
-    after: Place<'a, S>,
+    after: StepFrom<'a, S>,
     /// The hash of the place.
     hash: u64,
     len: usize,
@@ -142,14 +142,14 @@ pub struct First<'a, S: Schema> {
 }
 
 impl<'a, S: Schema> First<'a, S> {
-    pub fn new(schema: &'a S, after: Place<'a, S>) -> Self {
+    pub fn new(schema: &'a S, after: StepFrom<'a, S>) -> Self {
         Self {
             schema,
             after,
             hash: match after {
-                Place::Start => 0,
-                Place::Key(probe) => hash_of(schema.word(probe)),
-                Place::Entry(entry) => hash_of(entry.key),
+                StepFrom::Start => 0,
+                StepFrom::Key(probe) => hash_of(schema.word(probe)),
+                StepFrom::Entry(entry) => hash_of(entry.key),
             },
             len: 0,
             entries: [(0, Entry { key: 0, body: 0 }); RUN],
@@ -206,11 +206,11 @@ impl<'a, S: Schema> First<'a, S> {
     #[inline]
     unsafe fn is_behind(&self, hash: u64, entry: Entry) -> bool {
         match self.after {
-            Place::Start => true,
-            Place::Entry(_) | Place::Key(_) if hash != self.hash => precedes(self.hash, hash),
+            StepFrom::Start => true,
+            StepFrom::Entry(_) | StepFrom::Key(_) if hash != self.hash => precedes(self.hash, hash),
             // SAFETY: the caller's promise.
-            Place::Entry(before) => unsafe { self.is_before(self.hash, before, hash, entry) },
-            Place::Key(probe) => match self.schema.word(probe).cmp(&entry.key) {
+            StepFrom::Entry(before) => unsafe { self.is_before(self.hash, before, hash, entry) },
+            StepFrom::Key(probe) => match self.schema.word(probe).cmp(&entry.key) {
                 // SAFETY: the caller's promise. The words are equal and end in bits 00.
                 Ordering::Equal if entry.key & 3 == 0 => unsafe { self.schema.compare_colliding(probe, entry).is_lt() },
                 order => order.is_lt(),

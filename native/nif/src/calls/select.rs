@@ -8,7 +8,7 @@ use crate::vm::external;
 use cats_pattern::{Arena, Foregone, Output, PatternResult, Program};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::{probe, trace};
-use cats_table::{Direction, Kind as TableKind, Met, Place, Selection};
+use cats_table::{Direction, Kind as TableKind, Met, Selection, SpotRef};
 use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -223,9 +223,9 @@ pub fn select_at(env: Env, &[function, table, specification, place]: &[Term; 4])
     let handle = order.handle;
     let mut task = order.task()?;
     let found = match (env.get_u64(place), env.cell(place)) {
-        (Some(number), _) => task.selection.go_to(Place::Number(number)),
+        (Some(number), _) => task.selection.go_to(SpotRef::Number(number)),
         (None, Some((key, _))) => with_probe(env, handle.table(), key, |probe| {
-            Ok(task.selection.go_to(Place::Key(probe.term())))
+            Ok(task.selection.go_to(SpotRef::Key(probe.term())))
         })?,
         (None, None) => place == atoms::end_of_table() && task.selection.go_to_end(),
     };
@@ -567,8 +567,8 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
         }
         State::Chunk => {
             let place = match task.selection.place() {
-                Some(Place::Number(number)) => env.unsigned(number),
-                Some(Place::Key(key)) => env.cons(decode::term(env, key)?, Term(NIL)),
+                Some(SpotRef::Number(number)) => env.unsigned(number),
+                Some(SpotRef::Key(key)) => env.cons(decode::term(env, key)?, Term(NIL)),
                 None => Term(NIL),
             };
             let (order, identifier) = (chunk_order(handle.table()), identifier(env, handle.table()));
@@ -893,7 +893,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         }
         if self.found >= self.limit && self.ordered() {
             let key = object.element(self.handle.table().key());
-            selection.go_to(Place::Key(key));
+            selection.go_to(SpotRef::Key(key));
             return Ok(Next::Chunk);
         }
         Ok(Next::Candidate)
@@ -909,9 +909,9 @@ impl<'e, 'g> Slice<'e, 'g> {
     ) -> bool {
         if self.ordered() {
             let last = &objects[candidate.index() - 1];
-            return selection.go_to(Place::Key(last.element(self.handle.table().key())));
+            return selection.go_to(SpotRef::Key(last.element(self.handle.table().key())));
         }
-        before.place != candidate.place && selection.go_to(Place::Number(candidate.place))
+        before.place != candidate.place && selection.go_to(SpotRef::Number(candidate.place))
     }
 
     /// Does to an object what is to be done, if it matches. `from` is the clause for which it is a candidate, `changed` the object of a

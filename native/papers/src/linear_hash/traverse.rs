@@ -3,7 +3,7 @@
 
 use super::locks::lock_of;
 use super::{to_read, LinearHash, Locking, MOST_LOCKS};
-use cats_engine::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
+use cats_engine::linear::{behind, hash_at, position, precedes, First, Position, StepFrom, EACH};
 use cats_engine::{hash_of, Busy, Entry, Schema};
 use cats_sync::epoch::Guard;
 use smallvec::SmallVec;
@@ -27,7 +27,7 @@ impl<S: Schema> LinearHash<S> {
         look: &mut impl FnMut(Option<Entry>) -> R,
     ) -> Result<Option<R>, Busy> {
         let locks = self.locks.get(guard);
-        let mut first = First::new(&self.schema, Place::of(after));
+        let mut first = First::new(&self.schema, StepFrom::of(after));
         let mut held = SmallVec::<[_; 8]>::new();
         let mut last_lock = ptr::null();
         let mut at = Some(first.start());

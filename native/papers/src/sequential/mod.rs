@@ -230,7 +230,7 @@ impl<B: Balance> Tree<B> {
 
     /// The entries from a key on, or from the end; upwards, or downwards if `down`. The key itself only if `inclusive`.
     pub fn entries<S: OrderedSchema>(&self, schema: &S, from: Option<(&S::Probe, bool)>, down: bool) -> Entries<'_> {
-        let mut place = Place::default();
+        let mut place = Descent::default();
         match from {
             None => self.end(&mut place, if down { RIGHT } else { LEFT }),
             Some((probe, inclusive)) => self.from(&mut place, schema, probe, inclusive, down),
@@ -243,13 +243,20 @@ impl<B: Balance> Tree<B> {
     }
 
     /// Moves a place to the first entry (`LEFT`) or the last (`RIGHT`).
-    fn end(&self, place: &mut Place, side: usize) {
+    fn end(&self, place: &mut Descent, side: usize) {
         place.nodes.clear();
         place.descend(self.root, side);
     }
 
     /// Moves a place to the entry that follows a key, or to the key's own entry if `inclusive`.
-    pub fn from<S: OrderedSchema>(&self, place: &mut Place, schema: &S, probe: &S::Probe, inclusive: bool, down: bool) {
+    pub fn from<S: OrderedSchema>(
+        &self,
+        place: &mut Descent,
+        schema: &S,
+        probe: &S::Probe,
+        inclusive: bool,
+        down: bool,
+    ) {
         let before = if down { Ordering::Less } else { Ordering::Greater };
         let order = self.seek(place, schema, probe);
         // The last node of a search is the key's own or one of its two neighbours.
@@ -260,7 +267,7 @@ impl<B: Balance> Tree<B> {
 
     /// Moves a place to where the search for a key ends. Returns how the key compares with the entry there, if there is
     /// one.
-    pub fn seek<S: OrderedSchema>(&self, place: &mut Place, schema: &S, probe: &S::Probe) -> Option<Ordering> {
+    pub fn seek<S: OrderedSchema>(&self, place: &mut Descent, schema: &S, probe: &S::Probe) -> Option<Ordering> {
         let query = Query::new(schema, probe);
         place.nodes.clear();
         let mut last = None;
@@ -316,14 +323,14 @@ impl<B> Drop for Tree<B> {
 
 /// A place in a tree: the nodes from the root to it. Valid until the tree is changed.
 #[derive(Default)]
-pub struct Place {
+pub struct Descent {
     nodes: SmallVec<[Link; 64]>,
 }
 
 // SAFETY: a place owns nothing. It is read only together with its tree.
-unsafe impl Send for Place {}
+unsafe impl Send for Descent {}
 
-impl Place {
+impl Descent {
     /// The entry there. `None` beyond the end.
     pub fn entry(&self) -> Option<Entry> {
         // SAFETY: the nodes are in the tree, which was not changed.
@@ -365,7 +372,7 @@ impl Place {
 
 /// Entries in order. See [`Tree::entries`].
 pub struct Entries<'a> {
-    place: Place,
+    place: Descent,
     down: bool,
     tree: PhantomData<&'a ()>,
 }

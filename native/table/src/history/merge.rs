@@ -28,18 +28,18 @@ use std::{mem, ptr};
 const STEP: usize = 32;
 
 /// Where the copying goes on.
-enum Place {
+enum Progress {
     /// In a hash table.
     Scan(u64),
     /// In an ordered one, behind this key.
     Behind(Option<OwnedKey>),
 }
 
-impl Place {
+impl Progress {
     fn first(form: &Form) -> Self {
         match form.ordered {
-            true => Place::Behind(None),
-            false => Place::Scan(0),
+            true => Progress::Behind(None),
+            false => Progress::Scan(0),
         }
     }
 }
@@ -51,7 +51,7 @@ pub struct Merge {
     /// How many of them are not copied yet.
     left: usize,
     /// Where the copying of the next of them goes on.
-    place: Place,
+    place: Progress,
 }
 
 /// A node of a merge. While it is there, no other merge goes on in its chain.
@@ -122,7 +122,7 @@ impl Merge {
             }
             (!found.is_empty()).then(|| Self {
                 left: found.len(),
-                place: Place::first(&found[0].form()),
+                place: Progress::first(&found[0].form()),
                 nodes: found.into_iter().map(Merging::new).collect(),
             })
         })
@@ -151,7 +151,7 @@ impl Merge {
             return Ok(true);
         }
         self.left = number;
-        self.place = Place::first(&node.form());
+        self.place = Progress::first(&node.form());
         if self.left == 0 {
             self.come_back(guard);
         }
@@ -168,7 +168,7 @@ impl Merge {
         let rest = Self {
             nodes: mem::take(&mut self.nodes),
             left: 0,
-            place: Place::Scan(0),
+            place: Progress::Scan(0),
         };
         let rest = Box::new((rest, Expected::new()));
         // SAFETY: nobody else knows the memory. The reaper's queue may be reached from any thread.
@@ -176,16 +176,16 @@ impl Merge {
     }
 
     /// The next entries, and the place behind them if there are more.
-    fn next_entries(&self, guard: &Guard, from: DefaultEngine<'_>) -> Result<(Vec<Entry>, Option<Place>), Busy> {
+    fn next_entries(&self, guard: &Guard, from: DefaultEngine<'_>) -> Result<(Vec<Entry>, Option<Progress>), Busy> {
         let mut entries = Vec::new();
         let mut show = |entry, entries: &mut Vec<Entry>| entries.push(entry);
         let place = match &self.place {
-            Place::Scan(at) => {
+            Progress::Scan(at) => {
                 let mut at = *at;
                 let more = from.scan(guard, &mut at, STEP, &mut entries, &mut show)?;
-                more.then_some(Place::Scan(at))
+                more.then_some(Progress::Scan(at))
             }
-            Place::Behind(key) => {
+            Progress::Behind(key) => {
                 let range = Range {
                     from: key.as_ref().map(|key| (key.probe().erase(), false)),
                     to: None,
@@ -193,7 +193,7 @@ impl Merge {
                 };
                 let more = from.range(guard, range, STEP, &mut entries, &mut show)?;
                 let last = entries.last().filter(|_| more).and_then(|entry| self.key_of(*entry));
-                last.map(|last| Place::Behind(Some(OwnedKey::new(last.term()))))
+                last.map(|last| Progress::Behind(Some(OwnedKey::new(last.term()))))
             }
         };
         Ok((entries, place))

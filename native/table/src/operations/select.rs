@@ -40,7 +40,7 @@ enum At {
 }
 
 /// How far a selection has come.
-pub enum Place<'a> {
+pub enum SpotRef<'a> {
     Number(u64),
     /// After this key of an ordered table.
     Key(TermRef<'a>),
@@ -173,18 +173,18 @@ impl Selection {
     }
 
     /// How far the scan has come between two slices. `None` at its start.
-    pub fn place(&self) -> Option<Place<'_>> {
+    pub fn place(&self) -> Option<SpotRef<'_>> {
         match &self.spot.0 {
-            At::Number(number) => Some(Place::Number(*number)),
-            At::Key(last) => last.as_ref().map(|key| Place::Key(key.probe().term())),
+            At::Number(number) => Some(SpotRef::Number(*number)),
+            At::Key(last) => last.as_ref().map(|key| SpotRef::Key(key.probe().term())),
         }
     }
 
     /// Goes to a place that an equal selection of the same table has reached before. Returns false if this selection has no such places.
-    pub fn go_to(&mut self, place: Place<'_>) -> bool {
+    pub fn go_to(&mut self, place: SpotRef<'_>) -> bool {
         match (&mut self.spot.0, place) {
-            (At::Number(at), Place::Number(number)) => *at = number,
-            (At::Key(last), Place::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
+            (At::Number(at), SpotRef::Number(number)) => *at = number,
+            (At::Key(last), SpotRef::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
             _ => return false,
         }
         true
@@ -192,7 +192,7 @@ impl Selection {
 
     /// Goes to the place after all objects, if the table is unordered. Returns false if it is ordered.
     pub fn go_to_end(&mut self) -> bool {
-        self.go_to(Place::Number(END))
+        self.go_to(SpotRef::Number(END))
     }
 
     /// How far the scan has come.

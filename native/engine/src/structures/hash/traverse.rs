@@ -3,7 +3,7 @@
 use super::bucket::Bucket;
 use super::resize::LONELY;
 use super::{Hash, Held, Size, OPTIMISM, SPINS};
-use crate::shared::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
+use crate::shared::linear::{behind, hash_at, position, precedes, First, Position, StepFrom, EACH};
 use crate::{hash_of, Busy, Entry, Origin, Schema, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
@@ -59,7 +59,7 @@ impl<S: Schema> Hash<S> {
     fn least<'g, 'a>(
         &'a self,
         guard: &'g Guard,
-        after: Place<'a, S>,
+        after: StepFrom<'a, S>,
         mut open: impl FnMut(u64) -> Option<(Bucket<'g>, u64)>,
     ) -> Option<(First<'a, S>, Option<u64>)> {
         let mut first = First::new(&self.shared.0.schema, after);
@@ -110,7 +110,7 @@ impl<S: Schema> Hash<S> {
         trail: &mut Trail,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        self.step_from(guard, Place::of(after), trail, &mut look)
+        self.step_from(guard, StepFrom::of(after), trail, &mut look)
     }
 
     /// See [`crate::Engine::follow`]. A trail leads from bucket to bucket.
@@ -130,7 +130,7 @@ impl<S: Schema> Hash<S> {
             return trail.step(next, &mut look);
         }
         // The entry may be gone. A step needs only its key.
-        self.step_from(guard, Place::Entry(here), trail, &mut look).ok()
+        self.step_from(guard, StepFrom::Entry(here), trail, &mut look).ok()
     }
 
     /// Calls `look` with the first entry behind a place, and starts a trail there.
@@ -138,7 +138,7 @@ impl<S: Schema> Hash<S> {
     fn step_from<'a, R>(
         &'a self,
         guard: &Guard,
-        after: Place<'a, S>,
+        after: StepFrom<'a, S>,
         trail: &mut Trail,
         look: &mut impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
@@ -167,7 +167,7 @@ impl<S: Schema> Hash<S> {
                 }
                 if let Some(next) = next {
                     match after {
-                        Place::Entry(_) => self.prefetch_walk(guard, next),
+                        StepFrom::Entry(_) => self.prefetch_walk(guard, next),
                         _ => self.prefetch_bucket(guard, next),
                     }
                 }

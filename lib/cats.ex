@@ -36,17 +36,22 @@ defmodule Cats do
     * `{:no_transactions, table, text}`: the table cannot do in a transaction what is asked for. The text says why.
     * `{:conflict, runs}`: the function has run so many times.
     * `{:timeout, runs}`: it has run so many times, and the time was over.
+    * `{:memory, runs}`: it has run so many times, and its memory was not enough.
 
   ## Options
 
     * `retries: n`: the function runs again at most `n` times, or without end with `:infinity`.
     * `timeout: milliseconds`: after this time it does not run again.
+    * `memory: bytes`: what a transaction that reads many keys may hold, 64 MB by default.
 
   Inside another transaction the function is a part of that one. If it aborts or raises, only its own writes are
   forgotten. The options are those of the outer one then.
   """
-  @spec transaction((() -> result), retries: non_neg_integer | :infinity, timeout: timeout) ::
-          {:ok, result} | {:error, reason :: term}
+  @spec transaction((() -> result),
+          retries: non_neg_integer | :infinity,
+          timeout: timeout,
+          memory: non_neg_integer | :infinity
+        ) :: {:ok, result} | {:error, reason :: term}
         when result: term
   def transaction(fun, options \\ []) when is_function(fun, 0) do
     case :cats_transaction.run(fn -> attempt(fun) end, [], options(options)) do
@@ -65,11 +70,12 @@ defmodule Cats do
   end
 
   defp options(options) do
-    with true <- Keyword.keyword?(options), [] <- Keyword.keys(options) -- [:retries, :timeout] do
+    with true <- Keyword.keyword?(options), [] <- Keyword.keys(options) -- [:retries, :timeout, :memory] do
       Map.new(options)
     else
       _ ->
-        raise ArgumentError, "the options of a transaction are retries: and timeout:, not #{inspect(options)}"
+        raise ArgumentError,
+              "the options of a transaction are retries:, timeout: and memory:, not #{inspect(options)}"
     end
   end
 

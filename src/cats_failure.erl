@@ -206,7 +206,7 @@ explain_run([Fun, Arguments | Options]) ->
         true when not is_function(Fun, length(Arguments)) ->
             #{1 => <<"not a function of as many arguments as are given">>};
         true when Options =/= [] ->
-            #{3 => <<"not a map of retries and timeout, which are an integer of at least 0 or infinity">>}
+            #{3 => <<"not a map of retries, timeout and memory, which are an integer of at least 0 or infinity">>}
     end.
 
 %% Which argument is the table.

@@ -93,9 +93,10 @@
     select_terms/3,
     transaction_table/2,
     transaction_read/3,
+    transaction_read_many/3,
     transaction_range/6,
     transaction_commit/3,
-    transaction_long/1,
+    transaction_long/3,
     transaction_whole/2,
     transaction_unchanged/1,
     transaction_end/1,
@@ -620,45 +621,52 @@ transaction_table(_Table, _Right) -> not_loaded().
 %% What a transaction has read. A long transaction has notes of what it has read since it became one, until a read has
 %% returned `logged'.
 
-%% The objects of a key, as they were at an instant when all that was read held. `conflict' if that does not hold any
-%% more. `logged' says that no notes are needed any more, of this read neither.
--spec transaction_read(reads(), table(), term()) -> outcome([tuple()] | {logged, [tuple()]} | conflict).
+-type over() :: conflict | memory.
+%% Why the function of a transaction cannot go on: what it has read does not hold any more, or its memory is exhausted.
+
+%% The objects of a key, as they were at an instant when all that was read held. `logged' says that no notes are needed
+%% any more, of this read neither.
+-spec transaction_read(reads(), table(), term()) -> outcome([tuple()] | {logged, [tuple()]} | over()).
 transaction_read(_Notes, _Table, _Key) -> not_loaded().
+
+%% The same for several keys: a list for each, or for each of the first ones.
+-spec transaction_read_many(reads(), table(), [term()]) -> outcome([[tuple()]] | {logged, [[tuple()]]} | over()).
+transaction_read_many(_Notes, _Table, _Keys) -> not_loaded().
 
 %% The same for the first objects of a range, from `From' to `To', downwards if `Down'.
 -spec transaction_range(reads(), table(), bound(), bound(), Down :: boolean(), pos_integer() | infinity) ->
-          outcome([tuple()] | {logged, [tuple()]} | conflict).
+          outcome([tuple()] | {logged, [tuple()]} | over()).
 transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> not_loaded().
 
-%% Carries out these writes, in one step, if all that was read holds. Returns whether it did. If the
-%% transaction of another keeper alone may commit, returns that one.
+%% Carries out these writes, in one step, if all that was read holds. If the preferred transaction has read what is to
+%% be written, returns its keeper.
 -spec transaction_commit(reads(), [cats_writes:committed()], Keeper :: pid() | none) ->
-          outcome(boolean() | {preferred, pid()}).
+          outcome(true | over() | {preferred, pid()}).
 transaction_commit(_Notes, _Writes, _Keeper) -> not_loaded().
 
 %% Makes a transaction with these notes a long one. Until it ends, all writers of its tables log the keys that they
-%% write.
--spec transaction_long([note()]) -> outcome(reference()).
-transaction_long(_Notes) -> not_loaded().
+%% write. If it is preferred, what it reads is reserved. `Memory' is in bytes.
+-spec transaction_long([note()], Keeper :: pid() | none, Memory :: non_neg_integer() | infinity) ->
+          outcome(reference()).
+transaction_long(_Notes, _Keeper, _Memory) -> not_loaded().
 
 %% Adds the whole of a `set' to what a long transaction has read. After that it reads the set, and then asks whether
 %% all that it has read is unchanged. If objects of the set may expire, each of them is to be read by itself, too.
--spec transaction_whole({Long :: reference(), [note()]}, table()) -> outcome({logged, Expire :: boolean()} | conflict).
+-spec transaction_whole({Long :: reference(), [note()]}, table()) -> outcome({logged, Expire :: boolean()} | over()).
 transaction_whole(_Reads, _Table) -> not_loaded().
 
--spec transaction_unchanged(Long :: reference()) -> outcome(boolean()).
+-spec transaction_unchanged(Long :: reference()) -> outcome(true | over()).
 transaction_unchanged(_Long) -> not_loaded().
 
 %% To be called when a long transaction has ended.
 -spec transaction_end(Long :: reference()) -> ok.
 transaction_end(_Long) -> not_loaded().
 
-%% The keeper whose transaction alone may commit.
+%% The keeper of the preferred transaction.
 -spec transaction_preferred() -> pid() | none.
 transaction_preferred() -> not_loaded().
 
-%% From now on only the transaction of this keeper may commit, which is the caller's. Returns false if there is another
-%% living keeper.
+%% Prefers the transaction of this keeper, which is the caller's. Returns false if there is another living keeper.
 -spec transaction_prefer(Keeper :: pid()) -> boolean().
 transaction_prefer(_Keeper) -> not_loaded().
 

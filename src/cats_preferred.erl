@@ -1,16 +1,17 @@
 %% @hidden
-%% The transaction that alone may commit.
+%% The preferred transaction, of which there is one at most. What it has read is reserved.
 %%
-%% A keeper is a process that stands for such a transaction. The native library has its pid, and refuses the commits of
-%% others. They wait for the end of the keeper, which is a monitor's message.
+%% A keeper is a process that stands for such a transaction. The native library has its pid, and refuses commits of
+%% others that write what is reserved. They wait for the end of the keeper, which is a monitor's message.
 %%
 %% | the transaction | the keeper |
 %% |---|---|
 %% | has run | is told, and ends |
 %% | was killed | gets to know it by a monitor, and ends |
 %% | goes on elsewhere by `erlang:hibernate/3' | finds that the catches of the function are gone, and ends |
+%% | runs for very long | ends, so others commit again. The transaction goes on without preference |
 %%
-%% For the last it looks each second, and before a write by the process from outside is refused.
+%% For the catches it looks each second, and before a write by the process from outside is refused.
 -module(cats_preferred).
 
 -export([enter/2, leave/1, await/2, is_inside/0, keep/2]).
@@ -18,11 +19,14 @@
 %% After so many milliseconds, the keeper looks whether the function still runs.
 -define(LOOK, 1000).
 
+%% So often the keeper looks. Then the transaction is not preferred any more.
+-define(LOOKS, 10).
+
 -type deadline() :: integer() | infinity.
 %% A monotonic time in milliseconds.
 
-%% @doc Makes the caller's transaction the only one that may commit, when no other is. It runs while the caller has so
-%% many catches. `no_process' means that the VM has no room for the keeper.
+%% @doc Makes the caller's transaction the preferred one, when no other is. It runs while the caller has so many
+%% catches. `no_process' means that the VM has no room for the keeper.
 -spec enter(Level :: pos_integer(), deadline()) -> Keeper :: pid() | timeout | no_process.
 enter(Level, Deadline) ->
     case cats_nif:transaction_preferred() of
@@ -46,7 +50,7 @@ enter(Level, Deadline) ->
             end
     end.
 
-%% @doc Lets others commit again.
+%% @doc Ends the preference.
 -spec leave(Keeper :: pid()) -> ok.
 leave(Keeper) ->
     ok = cats_nif:transaction_yield(Keeper),
@@ -64,8 +68,8 @@ await(Keeper, Deadline) ->
             timeout
     end.
 
-%% @doc Whether the caller is inside the function of the transaction that alone may commit. If it has left it by
-%% `erlang:hibernate/3', others may commit after this call.
+%% @doc Whether the caller is inside the function of the preferred transaction. If it has left it by
+%% `erlang:hibernate/3', nothing is reserved after this call.
 -spec is_inside() -> boolean().
 is_inside() ->
     case cats_nif:transaction_preferred() of
@@ -90,27 +94,29 @@ left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
 %% @doc Runs as the keeper.
 -spec keep(Process :: pid(), Level :: pos_integer()) -> ok.
 keep(Process, Level) ->
-    keep(Process, Level, monitor(process, Process)).
+    keep(Process, Level, monitor(process, Process), ?LOOKS).
 
-keep(Process, Level, Monitor) ->
+keep(_Process, _Level, _Monitor, 0) ->
+    cats_nif:transaction_yield(self());
+keep(Process, Level, Monitor, Looks) ->
     receive
         {'DOWN', Monitor, process, Process, _} ->
             cats_nif:transaction_yield(self());
         {is_inside, Process, Tag} ->
-            look(Process, Level, Monitor, fun() -> Process ! {Tag, true} end);
+            look(Process, Level, Monitor, Looks, fun() -> Process ! {Tag, true} end);
         {is_inside, Other, Tag} ->
             Other ! {Tag, false},
-            keep(Process, Level, Monitor)
+            keep(Process, Level, Monitor, Looks)
     after ?LOOK ->
-            look(Process, Level, Monitor, fun() -> ok end)
+            look(Process, Level, Monitor, Looks - 1, fun() -> ok end)
     end.
 
 %% Ends unless the function still runs.
-look(Process, Level, Monitor, IsInside) ->
+look(Process, Level, Monitor, Looks, IsInside) ->
     case process_info(Process, catchlevel) of
         {catchlevel, Catches} when Catches >= Level ->
             _ = IsInside(),
-            keep(Process, Level, Monitor);
+            keep(Process, Level, Monitor, Looks);
         _ ->
             cats_nif:transaction_yield(self())
     end.

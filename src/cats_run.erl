@@ -5,13 +5,16 @@
 -include("cats_failure.hrl").
 -include("cats_transaction.hrl").
 
--export([run/3, state/1, reads/1, conflict/1]).
+-export([run/3, state/1, reads/1, over/2]).
 
-%% After so many failures, a transaction becomes the only one that may commit.
+%% After so many failures, a transaction asks to be the preferred one.
 -define(PATIENCE, 10).
 
-%% So often a transaction runs as the only one that may commit.
+%% So often a transaction runs as the preferred one.
 -define(PREFERRED_RUNS, 100).
+
+%% The memory of a transaction, unless its options say another, in bytes.
+-define(MEMORY, (64 bsl 20)).
 
 %% A transaction runs within so many catches. Those of its process tell whether it still runs: a process that has gone
 %% on elsewhere, by `erlang:hibernate/3', has none of them. What it does then may be within catches too, but hardly
@@ -31,9 +34,10 @@ run(Fun, Arguments, Options) ->
                            #{timeout := Time} when is_integer(Time) -> erlang:monotonic_time(millisecond) + Time;
                            #{} -> infinity
                        end,
-            Run = #run{process = self(), level = catches() + ?CATCHES, deadline = Deadline},
+            Run = #run{process = self(), level = catches() + ?CATCHES, deadline = Deadline,
+                       memory = maps:get(memory, Options, ?MEMORY)},
             ?WITHIN_CATCHES(attempt(Fun, Arguments, Run, Retries, 0));
-        #state{notes = conflict} = State -> conflict(State);
+        #state{notes = Why} = State when is_atom(Why) -> over(Why, State);
         Outer -> within(Outer, Fun, Arguments)
     end.
 
@@ -52,8 +56,8 @@ attempt(Fun, Arguments, #run{deadline = Deadline} = Run, Retries, Runs) ->
                 true -> attempt(Fun, Arguments, Run, Retries, Runs + 1);
                 false -> {aborted, {timeout, Runs + 1}}
             end;
-        timeout ->
-            {aborted, {timeout, Runs + 1}};
+        Why when Why =:= timeout; Why =:= memory ->
+            {aborted, {Why, Runs + 1}};
         not_preferred ->
             {aborted, {timeout, Runs}};
         no_process ->
@@ -90,7 +94,7 @@ once(Fun, Arguments, Run) ->
             State = erase(?STATE),
             finish(State),
             case State of
-                #state{notes = conflict} -> conflict;
+                #state{notes = Why} when is_atom(Why) -> Why;
                 _ -> {aborted, reason(Class, Reason, Stack)}
             end
     end.
@@ -118,8 +122,8 @@ reason(error, Error, Stack) -> {Error, Stack};
 reason(throw, Value, _Stack) -> {throw, Value}.
 
 %% What a transaction that has only read saw was there at the instant of its last read.
-commit(#state{notes = conflict}, _Result) ->
-    conflict;
+commit(#state{notes = Why}, _Result) when is_atom(Why) ->
+    Why;
 commit(#state{writes = Writes} = State, Result) ->
     case cats_writes:all(Writes) of
         [] -> {atomic, Result};
@@ -136,7 +140,7 @@ commit(#state{run = #run{keeper = Keeper, deadline = Deadline}} = State, Changes
               end,
     case Outcome of
         {return, true} -> {atomic, Result};
-        {return, false} -> conflict;
+        {return, Why} when is_atom(Why) -> Why;
         {return, {preferred, Other}} ->
             case cats_preferred:await(Other, Deadline) of
                 ok -> commit(State, Changes, Result);
@@ -180,17 +184,17 @@ call_of({Tid, Key, Objects}, #state{tables = Tables}) ->
     end.
 
 %% @doc The body of the transaction cannot go on. A body that catches this does not get any further.
--spec conflict(#state{}) -> no_return().
-conflict(State) ->
-    put(?STATE, State#state{notes = conflict}),
-    throw({?MODULE, conflict}).
+-spec over(cats_nif:over(), #state{}) -> no_return().
+over(Why, State) ->
+    put(?STATE, State#state{notes = Why}),
+    throw({?MODULE, Why}).
 
 %% @doc The state of the transaction that runs, for a function of `cats_transaction'.
 -spec state({Function :: atom(), Arguments :: [term()]}) -> #state{}.
 state({Function, Arguments}) ->
     case present() of
-        #state{notes = conflict} = State ->
-            conflict(State);
+        #state{notes = Why} = State when is_atom(Why) ->
+            over(Why, State);
         #state{} = State ->
             State;
         none ->

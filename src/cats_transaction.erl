@@ -55,8 +55,10 @@
 -type result(Result) :: {atomic, Result} | {aborted, Reason :: term()}.
 %% What became of a transaction.
 
--type options() :: #{retries => non_neg_integer() | infinity, timeout => timeout()}.
-%% How often the function may run again, and the milliseconds after which it does not run again.
+-type options() :: #{retries => non_neg_integer() | infinity, timeout => timeout(),
+                     memory => non_neg_integer() | infinity}.
+%% How often the function may run again, the milliseconds after which it does not run again, and the bytes that a long
+%% transaction may hold.
 
 %% The least integer that the VM stores in several words. No object has so many elements.
 -define(NO_SMALL, (1 bsl 59)).
@@ -84,15 +86,17 @@ run(Fun, Arguments) -> ?BAD_CALL([Fun, Arguments]).
 %% <li>`exit(Reason)' gives `Reason'.</li>
 %% <li>`throw(Value)' gives `{throw, Value}'.</li>
 %% <li>A table that cannot do what is asked for gives `{no_transactions, Table, Text}'.</li>
-%% <li>A function that has run so many times gives `{conflict, Runs}', and `{timeout, Runs}' if its time was over.</li>
+%% <li>A function that has run so many times gives `{conflict, Runs}'. It gives `{timeout, Runs}' if its time was over,
+%% and `{memory, Runs}' if its memory was not enough.</li>
 %% </ul>
 %%
-%% The function may run several times, see {@link cats_transaction}. After ten failures no other transaction commits
-%% while this one runs. So two transactions cannot keep each other from finishing. Operations outside of transactions
-%% can still make it fail. After 100 such runs it ends.
+%% The function may run several times, see {@link cats_transaction}. After ten failures the transaction is the preferred
+%% one: others that write what it has read wait until it has ended, or for ten seconds. So two transactions cannot keep
+%% each other from finishing. Operations outside of transactions can still make it fail. After 100 such runs it ends.
 %%
 %% With `retries' it runs again so many times, or with `infinity' without end. With `timeout' it neither runs again nor
-%% waits for others when so many milliseconds are over.
+%% waits for others when so many milliseconds are over. `memory' is in bytes, 64 MB by default. It is for the keys that
+%% a long transaction has read, and for those that others have written since its last call.
 %%
 %% Inside another transaction the function is a part of that one. Its writes appear with those of the outer one, which
 %% runs again as its own options say. If it aborts, only its own writes are forgotten, and the outer one goes on.
@@ -108,8 +112,8 @@ run(Fun, Arguments, Options) when is_function(Fun, length(Arguments)), is_map(Op
 run(Fun, Arguments, Options) ->
     ?BAD_CALL([Fun, Arguments, Options]).
 
-is_option(Option, infinity, Good) when Option =:= retries; Option =:= timeout -> Good;
-is_option(Option, N, Good) when Option =:= retries; Option =:= timeout -> Good andalso is_integer(N) andalso N >= 0;
+is_option(Option, Value, Good) when Option =:= retries; Option =:= timeout; Option =:= memory ->
+    Good andalso (Value =:= infinity orelse is_integer(Value) andalso Value >= 0);
 is_option(_Option, _Value, _Good) -> false.
 
 %% @doc Ends the transaction: {@link run/1} returns `{aborted, Reason}'.
@@ -250,11 +254,10 @@ elements(Table, Key, Pos, Called) ->
 -spec lookup_many(cats:table(), [Key :: term()]) -> [[Object :: tuple()]].
 lookup_many(Table, Keys) ->
     Called = {lookup_many, [Table, Keys]},
-    _ = cats_view:use(Table, Keys, Called),
-    lookup_many(Table, Keys, Called).
+    lookup_many(Keys, cats_view:use(Table, Keys, Called), Called).
 
-lookup_many(Table, Keys, Called) when length(Keys) >= 0 -> [element(1, found(Table, Key, Called)) || Key <- Keys];
-lookup_many(_Table, _Keys, Called) -> cats_view:fail(none, Called).
+lookup_many(Keys, State, Called) when length(Keys) >= 0 -> cats_view:read_many(Keys, State, Called);
+lookup_many(_Keys, _State, Called) -> cats_view:fail(none, Called).
 
 %% @doc As {@link cats:match_object/2}. Reads what {@link select/2} reads.
 -spec match_object(cats:table(), cats:match_pattern()) -> [Object :: tuple()].

@@ -10,7 +10,9 @@
     level :: pos_integer(),
     %% A monotonic time in milliseconds.
     deadline :: integer() | infinity,
-    %% The keeper, if only this transaction may commit.
+    %% The bytes of what it has read and of the logs of its tables.
+    memory :: non_neg_integer() | infinity,
+    %% The keeper, if the transaction is the preferred one.
     keeper = none :: pid() | none
 }).
 
@@ -26,8 +28,8 @@
     run :: #run{},
     %% The latest used first.
     tables = [] :: [#table{}],
-    %% What a read compares, the latest first. Or the transaction runs again, because that has changed.
-    notes = [] :: [cats_nif:note()] | conflict,
+    %% What a read compares, the latest first. Or why the function cannot go on.
+    notes = [] :: [cats_nif:note()] | conflict | memory,
     %% What shall be written.
     writes = cats_writes:none() :: cats_writes:writes(),
     %% How many objects a read compares.

@@ -6,13 +6,19 @@
 -include("cats_failure.hrl").
 -include("cats_transaction.hrl").
 
--export([use/3, use/4, is_bag/1, read/3, step/4, whole/2, range/6, write/3, with_write/3, with_removal/3, unwritten/3,
-         handle/3, fail/2, fail/3]).
+-export([use/3, use/4, is_bag/1, read/3, read_many/3, step/4, whole/2, range/6, write/3, with_write/3,
+         with_removal/3, unwritten/3, handle/3, fail/2, fail/3]).
 
 -export_type([called/0]).
 
 %% A transaction becomes a long one before it compares more objects at each read.
 -define(COMPARED, 24).
+
+%% Whether a transaction becomes a long one before it reads so many keys more. What a preferred one reads is reserved,
+%% which only a long one can do.
+-define(IS_TO_BE_LONG(State, More),
+        ((State)#state.long =:= none
+         andalso ((State)#state.compared + More >= ?COMPARED orelse ((State)#state.run)#run.keeper =/= none))).
 
 %% What a table cannot do in a transaction.
 -define(NO_TRANSACTIONS,
@@ -100,7 +106,7 @@ noted_equal(Tid, Key, [{Tid, Noted, Objects} | _]) when Noted == Key -> Objects;
 noted_equal(Tid, Key, [_ | Notes]) -> noted_equal(Tid, Key, Notes);
 noted_equal(_Tid, _Key, []) -> none.
 
-read_first(Tid, Key, #state{compared = Compared, long = none} = State, Called) when Compared >= ?COMPARED ->
+read_first(Tid, Key, State, Called) when ?IS_TO_BE_LONG(State, 0) ->
     read_first(Tid, Key, long(State, called(Called, (hd(State#state.tables))#table.name, Key)), Called);
 read_first(Tid, Key, State, Called) ->
     Outcome = case cats_nif:transaction_read(cats_run:reads(State), Tid, Key) of
@@ -110,11 +116,55 @@ read_first(Tid, Key, State, Called) ->
                       Returned
               end,
     case Outcome of
-        conflict -> cats_run:conflict(State);
+        Why when is_atom(Why) -> cats_run:over(Why, State);
         {logged, Objects} -> logged(Objects, State);
         [_, _ | _] = Objects -> noted(Objects, {Tid, Key, Objects}, length(Objects), State);
         Objects -> noted(Objects, {Tid, Key, Objects}, 1, State)
     end.
+
+%% @doc The objects of several keys of the first table, a list for each.
+-spec read_many([Key :: term()], #state{}, called()) -> [[Object :: tuple()]].
+read_many(Keys, #state{tables = [#table{tid = Tid, type = Type} | _], writes = Writes} = State, Called) ->
+    Own = [cats_writes:find(Tid, Type, Key, Writes) || Key <- Keys],
+    Sought = [Key || {Key, Written} <- lists:zip(Keys, Own), is_read(Written)],
+    with_changes(Own, read_all(Tid, Sought, State, Called), Type).
+
+%% Whether what the table has makes a difference.
+is_read(none) -> true;
+is_read({false, _}) -> true;
+is_read(_) -> false.
+
+with_changes([none | Own], [Objects | Stored], Type) -> [Objects | with_changes(Own, Stored, Type)];
+with_changes([{false, _} = Change | Own], [Objects | Stored], Type) ->
+    [cats_writes:changed(Type, Change, Objects) | with_changes(Own, Stored, Type)];
+with_changes([{true, _} = Change | Own], Stored, Type) ->
+    [cats_writes:changed(Type, Change, []) | with_changes(Own, Stored, Type)];
+with_changes([Objects | Own], Stored, Type) -> [Objects | with_changes(Own, Stored, Type)];
+with_changes([], [], _Type) -> [].
+
+read_all(_Tid, [], _State, _Called) -> [];
+read_all(Tid, Keys, State, Called) when ?IS_TO_BE_LONG(State, length(Keys)) ->
+    read_all(Tid, Keys, long(State, Called), Called);
+read_all(Tid, Keys, State, Called) ->
+    Outcome = case cats_nif:transaction_read_many(cats_run:reads(State), Tid, Keys) of
+                  ?FAILED(_, _) = Failure -> handle(Failure, transaction_read_many, Called);
+                  Returned -> Returned
+              end,
+    case Outcome of
+        Why when is_atom(Why) ->
+            cats_run:over(Why, State);
+        {logged, Lists} ->
+            logged(Lists, State);
+        Lists ->
+            {Read, Others} = lists:split(length(Lists), Keys),
+            Notes = [{Tid, Key, Objects} || {Key, Objects} <- lists:zip(Read, Lists)],
+            Noted = lists:foldl(fun with_note/2, State, Notes),
+            put(?STATE, Noted),
+            Lists ++ read_all(Tid, Others, Noted, Called)
+    end.
+
+with_note({_, _, Objects} = Note, #state{notes = Notes, compared = Compared} = State) ->
+    State#state{notes = [Note | Notes], compared = Compared + max(1, length(Objects))}.
 
 %% All fields of a state are given here and below, because that is faster than to change some.
 noted(Objects, Note, Size, State) ->
@@ -128,8 +178,8 @@ logged(Objects, State) ->
     Objects.
 
 %% Makes the transaction a long one.
-long(#state{notes = Notes} = State, Called) ->
-    Long = case cats_nif:transaction_long(Notes) of
+long(#state{run = #run{keeper = Keeper, memory = Memory}, notes = Notes} = State, Called) ->
+    Long = case cats_nif:transaction_long(Notes, Keeper, Memory) of
                ?FAILED(_, _) = Failure -> handle(Failure, transaction_long, Called);
                Reference -> Reference
            end,
@@ -246,8 +296,8 @@ whole(#state{tables = [#table{tid = Tid} = Table | _], writes = Writes} = State,
                   Returned -> Returned
               end,
     case Outcome of
-        conflict ->
-            cats_run:conflict(State);
+        Why when is_atom(Why) ->
+            cats_run:over(Why, State);
         {logged, Expire} ->
             Logged = State#state{notes = []},
             put(?STATE, Logged),
@@ -274,15 +324,17 @@ stored_objects(Expire, #state{tables = [#table{tid = Tid, position = Position} |
     Scan = fun(Cursor, Found) -> ?RESULT(cats_nif:scan(Cursor, Found), scan, Function, Arguments) end,
     try cats_slices:finish(Scan(Tid, []), Scan) of
         Objects ->
-            Unchanged = ?RESULT(cats_nif:transaction_unchanged(Long), transaction_unchanged, Function, Arguments),
-            Unchanged orelse cats_run:conflict(State),
+            case ?RESULT(cats_nif:transaction_unchanged(Long), transaction_unchanged, Function, Arguments) of
+                true -> ok;
+                Why -> cats_run:over(Why, State)
+            end,
             case Expire of
                 true -> lists:append([read_first(Tid, element(Position, Object), State, Called) || Object <- Objects]);
                 false -> Objects
             end
     catch
         %% The table is gone.
-        error:badarg -> cats_run:conflict(State)
+        error:badarg -> cats_run:over(conflict, State)
     end.
 
 %% @doc Up to so many objects of an `ordered_set' from one bound to another, downwards if `Down'.
@@ -354,7 +406,7 @@ sublist(List, infinity) -> List;
 sublist(List, Limit) -> lists:sublist(List, Limit).
 
 %% Objects of a range as they are in the table.
-stored(From, To, Down, Limit, #state{compared = Compared, long = none} = State, Called) when Compared >= ?COMPARED ->
+stored(From, To, Down, Limit, State, Called) when ?IS_TO_BE_LONG(State, 0) ->
     stored(From, To, Down, Limit, long(State, Called), Called);
 stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Position} | _]} = State, Called) ->
     Outcome = case cats_nif:transaction_range(cats_run:reads(State), Tid, From, To, Down, Limit) of
@@ -362,8 +414,8 @@ stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Posi
                   Returned -> Returned
               end,
     Stored = case Outcome of
-                 conflict ->
-                     cats_run:conflict(State);
+                 Why when is_atom(Why) ->
+                     cats_run:over(Why, State);
                  {logged, Objects} ->
                      logged(Objects, State);
                  Objects ->

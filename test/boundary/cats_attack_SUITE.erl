@@ -144,6 +144,8 @@ named(Function, [_ | Arguments]) when Function =:= select; Function =:= select_a
 %% What a transaction has read and writes has a shape.
 named(transaction_read, [Term, Table, Key]) ->
     [notes(Table, Key, Term), Table, Key];
+named(transaction_read_many, [Term, Table, Keys]) ->
+    [notes(Table, Keys, Term), Table, one_of([Keys, [Keys, Term]])];
 named(transaction_range, [Term, Table, From, To, Down, Limit]) ->
     [notes(Table, From, Term), Table, one_of([[], [From], {From}, From]), one_of([[], [To], To]), Down,
      one_of([1, infinity, Limit])];
@@ -161,7 +163,9 @@ notes(Table, Key, Term) ->
     Notes = some_notes(Table, Key, Term),
     case rand:uniform(2) of
         1 -> Notes;
-        2 -> {cats_nif:transaction_long(one_of([Notes, [{Table, Key, []}]])), Notes}
+        2 -> {cats_nif:transaction_long(one_of([Notes, [{Table, Key, []}]]), one_of([none, self()]),
+                                        one_of([infinity, 1 bsl 26, 0])),
+              Notes}
     end.
 
 some_notes(Table, Key, Term) ->
@@ -314,7 +318,10 @@ environment() ->
     Scans = lists:append([loot(fun() -> cats_nif:scan(Table, []) end)
                           || Table <- [hd(Filled) | lists:sublist(Snapshots, 2)]]),
     Record = cats_nif:record(hd(Filled)),
-    Long = loot(fun() -> cats_nif:transaction_long([{Table, 1, []} || Table <- lists:sublist(Filled, 12)]) end),
+    Long = loot(fun() ->
+                        Notes = [{Table, 1, []} || Table <- lists:sublist(Filled, 12)],
+                        cats_nif:transaction_long(Notes, none, infinity)
+                end),
     Begun = loot(fun() -> cats_nif:snapshot([hd(Filled), lists:nth(10, Filled)]) end),
     %% One that another environment has made goes on.
     erlang:garbage_collect(),
@@ -424,7 +431,9 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans,
                     Call <- [{transaction_read, [{Some, []}, T, 4]}, {transaction_read, [{Some, [{T, 9, []}]}, T, 4]},
                              {transaction_range, [{Some, []}, T, [], [], false, infinity]},
                              {transaction_commit, [{Some, []}, [{T, 4, []}], none]}]]
-        ++ [{transaction_long, [[{T, 3, []}, {T, [3], [4], true, []}]]} || T <- Tables]
+        ++ [{transaction_long, [[{T, 3, []}, {T, [3], [4], true, []}], none, infinity]} || T <- Tables]
+        ++ [{transaction_read_many, [Reads, T, [3, 4]]}
+            || T <- Tables, Reads <- [[{T, 3, [{3, 3, [3]}]}] | [{Some, []} || Some <- Long]]]
         ++ [{transaction_whole, [{Some, []}, T]} || Some <- Long, T <- Tables]
         ++ [{transaction_unchanged, [Some]} || Some <- Long]
         ++ [{transaction_end, [Some]} || Some <- Long].

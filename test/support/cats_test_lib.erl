@@ -3,7 +3,8 @@
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
          with_memory/1, types/0, types/1, policies/0, spawn_owner/1, start_much/0, read_much/0, is_long/0, run/2,
          run_in/2, in_process/1, stop/2, down/1, eventually/1, eventually/2, clock/0, flights/0, together/1,
-         repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2, fill_processes/0]).
+         forever/1, repeat/1, repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2,
+         fill_processes/0]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -199,6 +200,26 @@ together(Functions) ->
          {Pid, Result} -> demonitor(Monitor, [flush]), Result;
          {'DOWN', Monitor, _, _, Reason} -> error(Reason)
      end || {Pid, Monitor} <- Workers].
+
+%% @doc Calls the function without end.
+-spec forever(fun(() -> term())) -> no_return().
+forever(Fun) ->
+    Fun(),
+    forever(Fun).
+
+%% @doc Each function runs again and again in a process of its own, for a second or so. Returns how often each ran.
+-spec repeat([fun(() -> term())]) -> [pos_integer()].
+repeat(Functions) ->
+    Milliseconds = environment("TRANSACTIONS_MS", 1000),
+    Run = fun(Function) ->
+                  spawn_monitor(fun() -> exit({ran, repeat_for(Milliseconds, fun(_) -> Function() end)}) end)
+          end,
+    Counts = [receive
+                  {'DOWN', Monitor, process, Pid, {ran, Count}} -> Count;
+                  {'DOWN', Monitor, process, Pid, Reason} -> ct:fail(Reason)
+              end || {Pid, Monitor} <- lists:map(Run, Functions)],
+    ct:log("ran ~p times", [Counts]),
+    Counts.
 
 %% @doc Calls the function with 1, 2, 3 ... for so many milliseconds; returns the number of calls.
 -spec repeat_for(integer(), fun((pos_integer()) -> term())) -> non_neg_integer().

@@ -3,20 +3,17 @@
 -measures([deletes_by_steps, phantoms]).
 -include_lib("stdlib/include/assert.hrl").
 -include("cats_failure.hrl").
--import(cats_test_lib, [is_long/0, one_of/1, read_much/0]).
+-import(cats_test_lib, [forever/1, is_long/0, one_of/1, read_much/0, repeat/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, options/1, behind_the_end/1, own_writes/1, equal_keys/1,
          deletes_by_steps/1,
          maps_in_keys/1, atoms_in_keys/1, selections/1, large/1, both_ways/1, sequential_model/1, bank/1,
          counters/1, phantoms/1,
-         skew/1, any_length/1,
-         moving_first/1, tables_change/1, renamed/1, deleted_table/1, starvation/1, hopeless/1, writes_outside/1,
-         writes_after_leaving/1, fetches_outside/1,
-         preferred_dies/1, keeper_dies/1, preferred_goes_on/1, nothing_to_write/1, kills/1, left_behind/1,
+         skew/1, memory/1, any_length/1,
+         moving_first/1, tables_change/1, renamed/1, deleted_table/1, left_behind/1,
          swallowed_conflict/1,
-         no_room_for_a_keeper/1, limits/1]).
--export([prefer_without_room/0]).
--export([woken/1, writes/2]).
+         limits/1]).
+-export([woken/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -24,18 +21,15 @@ all() ->
     [outcomes, nested, outside, refusals, options, behind_the_end, own_writes, equal_keys, deletes_by_steps,
      maps_in_keys,
      atoms_in_keys, selections, large, both_ways, sequential_model,
-     any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
-     deleted_table, starvation, hopeless, writes_outside, writes_after_leaving, fetches_outside, preferred_dies,
-     keeper_dies, preferred_goes_on, nothing_to_write, kills, left_behind, swallowed_conflict,
-     no_room_for_a_keeper, limits].
+     memory, any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
+     deleted_table, left_behind, swallowed_conflict,
+     limits].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
     [{much, cats_test_lib:start_much()} | Config].
 
 end_per_suite(Config) -> cats_test_lib:stop(proplists:get_value(much, Config), kill).
-
--define(MS, cats_test_lib:environment("TRANSACTIONS_MS", 1000)).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Results and errors
@@ -507,28 +501,6 @@ run_on(Fun) ->
            end,
     cats_transaction:run(Body, [], #{retries => infinity}).
 
-forever(Fun) ->
-    Fun(),
-    forever(Fun).
-
-%% Each function runs again and again in a process of its own. Returns how often each ran.
-repeat(Functions) ->
-    Until = erlang:monotonic_time(millisecond) + ?MS,
-    Runs = [spawn_monitor(fun() -> exit({ran, repeat(Function, Until, 0)}) end) || Function <- Functions],
-    Counts = [receive
-                  {'DOWN', Monitor, process, Pid, {ran, Count}} -> Count;
-                  {'DOWN', Monitor, process, Pid, Reason} -> ct:fail(Reason)
-              end || {Pid, Monitor} <- Runs],
-    ct:log("ran ~p times", [Counts]),
-    Counts.
-
-repeat(Function, Until, Count) ->
-    Function(),
-    case erlang:monotonic_time(millisecond) of
-        Now when Now < Until -> repeat(Function, Until, Count + 1);
-        _ -> Count + 1
-    end.
-
 %% Transactions beside updates outside of them, which change objects in place.
 counters(_Config) ->
     Tables = [cats:new(counters, [Type, public]) || Type <- [set, ordered_set]],
@@ -598,6 +570,33 @@ skew(_Config) ->
            end,
     repeat([Take(1), Take(2)]),
     [?assertEqual([], cats:tab2list(Table)) || Table <- Tables].
+
+%% A long transaction whose memory is not enough ends, and says so. Others do not.
+memory(_Config) ->
+    [begin
+         Table = cats:new(table, [Type, public]),
+         Read = fun(Keys, More) ->
+                        fun() -> [cats_transaction:lookup(Table, Key) || Key <- lists:seq(1, Keys)], More() end
+                end,
+         Run = fun(Body, Memory) -> cats_transaction:run(Body, [], #{memory => Memory}) end,
+         Nothing = fun() -> done end,
+         ?assertEqual({aborted, {memory, 1}}, Run(Read(10000, Nothing), 10000)),
+         ?assertEqual({aborted, {memory, 1}}, Run(Read(100, Nothing), 0)),
+         [?assertEqual({atomic, done}, Run(Read(Keys, Nothing), Memory))
+          || {Keys, Memory} <- [{10, 0}, {1000, 1 bsl 20}, {10000, infinity}]],
+         %% Others write meanwhile. Who does not look is cut off.
+         Write = fun(Number) ->
+                         cats_test_lib:in_process(
+                           fun() -> [cats:insert(Table, {-Key, x}) || Key <- lists:seq(1, Number)], ok end)
+                 end,
+         Late = Read(100, fun() -> Write(100000), (Read(101, Nothing))() end),
+         ?assertEqual({aborted, {memory, 1}}, Run(Late, 1 bsl 20)),
+         %% What the transaction itself writes does not count.
+         Writes = fun() -> [cats_transaction:insert(Table, {Key, y}) || Key <- lists:seq(1, 30000)], done end,
+         ?assertEqual({atomic, done}, Run(Read(100, Writes), 100000)),
+         ?assertEqual({atomic, done}, Run(Read(100, fun() -> Write(1000), done end), 1 bsl 20)),
+         true = cats:delete(Table)
+     end || Type <- [set, ordered_set]].
 
 %% Any number of reads, in any table, costs the same each: no call goes to a dirty scheduler, and nothing is kept.
 any_length(_Config) ->
@@ -713,193 +712,6 @@ renamed(_Config) ->
     repeat([Rename, Transfer, Transfer]),
     [?assertEqual(100, lists:sum([Value || {_, Value} <- cats:tab2list(Table)])) || Table <- [One, Other]].
 
-%% A transaction that takes long ends beside short ones that conflict with it all the time.
-starvation(_Config) ->
-    Table = cats:new(table, [public]),
-    true = cats:insert(Table, [{N, 0} || N <- lists:seq(1, 50)]),
-    Add = fun() ->
-                  {atomic, true} = run_on(
-                                     fun() ->
-                                             Key = rand:uniform(50),
-                                             [{Key, Value}] = cats_transaction:read(Table, Key),
-                                             cats_transaction:insert(Table, {Key, Value + 1})
-                                     end)
-          end,
-    Short = [spawn_link(fun() -> forever(Add) end) || _ <- [1, 2]],
-    Long = fun() ->
-                   {atomic, _} = run_on(
-                                   fun() ->
-                                           Sum = lists:sum([begin
-                                                                erlang:yield(),
-                                                                [{_, Value}] = cats_transaction:read(Table, Key),
-                                                                Value
-                                                            end || Key <- lists:seq(1, 50)]),
-                                           timer:sleep(2),
-                                           cats_transaction:insert(Table, {1, Sum})
-                                   end)
-           end,
-    [Long() || _ <- lists:seq(1, 10)],
-    [begin unlink(Pid), exit(Pid, kill) end || Pid <- Short].
-
-%%------------------------------------------------------------------------------------------------------------
-%% The only transaction that may commit
-
-%% Runs a transaction that fails until it is the only one that may commit, and then calls this function within it.
-prefer(Inside) ->
-    Table = cats:new(table, [public]),
-    Fails = counters:new(1, []),
-    cats_transaction:run(fun() ->
-                                 [] = cats_transaction:read(Table, key),
-                                 cats_transaction:insert(Table, {key}),
-                                 counters:add(Fails, 1, 1),
-                                 case counters:get(Fails, 1) > 10 of
-                                     true -> Inside();
-                                     false -> change(Table)
-                                 end
-                         end).
-
-%% What the transaction has read changes, and changes back.
-change(Table) ->
-    cats:insert(Table, {key}),
-    try cats_transaction:read(Table, other) catch throw:_ -> ok end,
-    cats:delete(Table, key).
-
-%% A process that runs the only transaction that may commit, and its keeper.
-spawn_preferred(Inside) ->
-    Parent = self(),
-    {Pid, Monitor} = spawn_monitor(fun() -> prefer(fun() -> Parent ! {preferred, self()}, Inside() end) end),
-    receive {preferred, Pid} -> ok end,
-    {Pid, Monitor, cats_nif:transaction_preferred()}.
-
-%% The reductions of a process since it has begun to wait.
-waits(Pid) ->
-    cats_test_lib:eventually(fun() -> process_info(Pid, status) =:= {status, waiting} end),
-    {reductions, Reductions} = process_info(Pid, reductions),
-    Reductions.
-
-%% Functions that find nothing to write do so in the only transaction that may commit, too.
-nothing_to_write(_Config) ->
-    Keep = fun(_) -> keep end,
-    [begin
-         Table = cats:new(table, [Type, public]),
-         true = cats:insert(Table, {5, x}),
-         Call = fun() -> apply(cats_transaction, Function, [Table | Arguments]) end,
-         {atomic, Result} = cats_transaction:run(Call),
-         ?assertEqual({atomic, Result}, prefer(Call)),
-         ?assertEqual([{5, x}], cats:tab2list(Table))
-     end || Type <- [set, ordered_set],
-            {Function, Arguments} <- [{take, [8]}, {delete, [8]}, {delete_object, [{8, x}]}, {delete_object, [{5, y}]},
-                                      {update, [8, Keep]}, {update, [5, Keep]},
-                                      {update, [8, fun(_) -> delete end, {8, x}]}, {update_element, [8, {2, x}]},
-                                      {update_element, [5, []]}, {update_counter, [5, []]}, {insert, [[]]},
-                                      {insert_new, [[]]}, {insert_new, [{5, y}]}, {insert_new, [[{5, y}, {8, y}]]},
-                                      {select_delete, [[]]}, {select_delete, [[{{8, '_'}, [], [true]}]]},
-                                      {select_delete, [[{'_', [], [false]}]]}]].
-
-%% The process of the only transaction that may commit is killed. Who waits for it sleeps, and is told.
-preferred_dies(_Config) ->
-    Table = cats:new(table, [public]),
-    {Pid, Monitor, Keeper} = spawn_preferred(fun() -> timer:sleep(infinity) end),
-    ?assertEqual({preferred, Keeper}, cats_nif:transaction_commit([], [{Table, 1, [{1}]}], none)),
-    ?assertNot(cats_nif:transaction_prefer(self())),
-    Run = fun(N) ->
-                  spawn_monitor(fun() ->
-                                        exit(cats_transaction:run(fun() -> cats_transaction:insert(Table, {N}) end))
-                                end)
-          end,
-    [{Killed, _} | Others] = Waiters = [Run(N) || N <- lists:seq(1, 20)],
-    Before = [waits(Waiter) || {Waiter, _} <- Waiters],
-    timer:sleep(100),
-    ?assertEqual(Before, [waits(Waiter) || {Waiter, _} <- Waiters]),
-    exit(Killed, kill),
-    exit(Pid, kill),
-    receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end,
-    [receive {'DOWN', Waits, _, _, Outcome} -> ?assertEqual({atomic, true}, Outcome) end || {_, Waits} <- Others],
-    ?assertEqual(lists:seq(2, 20), lists:sort([N || {N} <- cats:tab2list(Table)])),
-    ?assertEqual(none, cats_nif:transaction_preferred()).
-
-%% The keeper of the only transaction that may commit is killed: others may commit, too, and so may that one.
-keeper_dies(_Config) ->
-    Table = cats:new(table, [public]),
-    {Pid, Monitor, Keeper} =
-        spawn_preferred(fun() -> receive go_on -> exit(cats_transaction:insert(Table, {1})) end end),
-    exit(Keeper, kill),
-    ?assertEqual({atomic, true}, cats_transaction:run(fun() -> cats_transaction:insert(Table, {2}) end)),
-    ?assertEqual(none, cats_nif:transaction_preferred()),
-    Pid ! go_on,
-    receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(normal, Reason) end.
-
-%% Transactions that all want to be the only one are killed at any instant. The others end.
-kills(_Config) ->
-    Table = cats:new(table, [public]),
-    Numbers = lists:seq(1, 8),
-    true = cats:insert(Table, [{N, 0} || N <- Numbers]),
-    Add = fun() ->
-                  cats_transaction:run(fun() ->
-                                               Sums = [begin
-                                                           [{N, Sum}] = cats_transaction:read(Table, N),
-                                                           erlang:yield(),
-                                                           {N, Sum + 1}
-                                                       end || N <- Numbers],
-                                               cats_transaction:insert(Table, Sums)
-                                       end, [], #{retries => infinity})
-          end,
-    Victims = fun() ->
-                      Pids = [spawn_monitor(fun() -> forever(Add) end) || _ <- Numbers],
-                      timer:sleep(rand:uniform(3)),
-                      [begin
-                           exit(Pid, kill),
-                           receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end
-                       end || {Pid, Monitor} <- Pids]
-              end,
-    repeat([Victims, Add, Add]),
-    ?assertEqual({atomic, true}, Add()),
-    ?assertMatch([_], lists:usort([Sum || {_, Sum} <- cats:tab2list(Table)])),
-    ?assertEqual(none, cats_nif:transaction_preferred()).
-
-%% A transaction that can never commit ends.
-hopeless(_Config) ->
-    Table = cats:new(table, [public]),
-    Runs = counters:new(1, []),
-    %% Another process does it, so nobody can forbid it.
-    Changes = fun() ->
-                      counters:add(Runs, 1, 1),
-                      _ = cats_transaction:read(Table, key),
-                      cats_test_lib:in_process(fun() -> cats:update_counter(Table, key, 1, {key, 0}) end),
-                      cats_transaction:insert(Table, {written})
-              end,
-    Run = fun(Options) ->
-                  counters:put(Runs, 1, 0),
-                  {aborted, {Reason, N}} = cats_transaction:run(Changes, [], Options),
-                  ?assertEqual(N, counters:get(Runs, 1)),
-                  {Reason, N}
-          end,
-    ?assertEqual({conflict, 110}, Run(#{})),
-    ?assertEqual({conflict, 1}, Run(#{retries => 0})),
-    ?assertEqual({conflict, 10}, Run(#{retries => 9})),
-    ?assertEqual({conflict, 300}, Run(#{retries => 299, timeout => infinity})),
-    ?assertEqual({timeout, 1}, Run(#{timeout => 0})),
-    %% Its time may be over in the first run of a machine that is busy.
-    cats_test_lib:eventually(fun() -> {timeout, N} = Run(#{retries => infinity, timeout => 50}), N > 1 end),
-    ?assertEqual([], cats:lookup(Table, written)),
-    ?assertEqual(none, cats_nif:transaction_preferred()),
-    %% Who waits for another one ends in time, too.
-    {Pid, Monitor, _} = spawn_preferred(fun() -> timer:sleep(infinity) end),
-    ?assertEqual({aborted, {timeout, 1}},
-                 cats_transaction:run(fun() -> cats_transaction:insert(Table, {written}) end, [], #{timeout => 10})),
-    Reads = fun() ->
-                    _ = cats_transaction:read(Table, key),
-                    cats_test_lib:in_process(fun() -> cats:update_counter(Table, key, 1, {key, 0}) end),
-                    cats_transaction:read(Table, other)
-            end,
-    cats_test_lib:eventually(fun() ->
-                                     {aborted, {timeout, N}} = cats_transaction:run(Reads, [], #{timeout => 200}),
-                                     ?assert(N =< 10),
-                                     N =:= 10
-                             end),
-    exit(Pid, kill),
-    receive {'DOWN', Monitor, _, _, _} -> ok end.
-
 options(_Config) ->
     Remarks = fun(Arguments) ->
                       try apply(cats_transaction, run, Arguments)
@@ -908,90 +720,16 @@ options(_Config) ->
               end,
     Body = fun() -> ok end,
     ?assertEqual({atomic, ok}, Remarks([Body, [], #{}])),
-    ?assertEqual({atomic, ok}, Remarks([Body, [], #{retries => infinity, timeout => infinity}])),
-    [?assertEqual(#{3 => <<"not a map of retries and timeout, which are an integer of at least 0 or infinity">>},
-                  Remarks([Body, [], Options]))
-     || Options <- [#{retries => -1}, #{retries => 1.0}, #{timeout => soon}, #{other => 1}, [], {retries, 1}]],
+    ?assertEqual({atomic, ok}, Remarks([Body, [], #{retries => infinity, timeout => infinity, memory => infinity}])),
+    Wrong = <<"not a map of retries, timeout and memory, which are an integer of at least 0 or infinity">>,
+    [?assertEqual(#{3 => Wrong}, Remarks([Body, [], Options]))
+     || Options <- [#{retries => -1}, #{memory => -1}, #{memory => all}, #{retries => 1.0}, #{timeout => soon},
+                    #{other => 1}, [], {retries, 1}]],
     [?assertEqual(#{1 => <<"not a function of as many arguments as are given">>}, Remarks(Arguments))
      || Arguments <- [[not_a_fun], [fun(A) -> A end], [Body, [a]], [Body, [a], #{}]]],
     ?assertEqual(#{2 => <<"not a list">>}, Remarks([Body, a])),
     %% Within a transaction, too.
     ?assertMatch({atomic, #{3 := _}}, cats_transaction:run(fun() -> Remarks([Body, [], #{retries => a}]) end)).
-
-%% The process that runs the only transaction may not write to its tables from outside. Its other tables it may, and
-%% other processes may.
-writes_outside(_Config) ->
-    Table = cats:new(named, [public, named_table]),
-    Counted = cats:new(table, [public, ordered_set, {stats, true}]),
-    Other = cats:new(table, [public]),
-    Refused = fun(Write) ->
-                      Outcome = cats_transaction:run(
-                                  fun() ->
-                                          cats_transaction:read(Table, key),
-                                          cats_transaction:read(Counted, key),
-                                          Write(),
-                                          cats_transaction:insert(Table, {written})
-                                  end),
-                      {aborted, {badarg, [{cats, Function, _, _} | _] = Stack}} = Outcome,
-                      #{1 := <<"the calling process runs a transaction that uses the table", _/binary>>} =
-                          cats_failure:format_error(badarg, Stack),
-                      Function
-              end,
-    Next = fun() -> {key, erlang:unique_integer()} end,
-    ?assertEqual(insert, Refused(fun() -> cats:insert(Table, Next()) end)),
-    ?assertEqual(insert, Refused(fun() -> cats:insert(cats:whereis(Table), Next()) end)),
-    ?assertEqual(insert, Refused(fun() -> cats:insert(Counted, Next()) end)),
-    ?assertEqual(update_counter, Refused(fun() -> cats:update_counter(Counted, key, 1, {key, 0}) end)),
-    ?assertEqual([], cats:lookup(Table, written)),
-    %% Afterwards it may again.
-    true = cats:insert(Table, {key, 1}),
-    true = cats:insert(Counted, {key, 1}),
-    ?assertEqual({atomic, true},
-                 prefer(fun() ->
-                                cats_transaction:read(Table, key),
-                                true = cats:insert(Other, {key, 1}),
-                                [_] = cats:lookup(Table, key),
-                                true = cats_test_lib:in_process(fun() -> cats:insert(Table, {other, 1}) end)
-                        end)).
-
-%% A process that has left the function of the only transaction writes at once, before its keeper looks by itself.
-writes_after_leaving(_Config) ->
-    [begin
-         Table = cats:new(table, [public, {stats, Counted}]),
-         Leaves = fun() ->
-                          cats_transaction:read(Table, key),
-                          erlang:hibernate(?MODULE, writes, [Table, Before])
-                  end,
-         {Pid, Monitor} = spawn_monitor(fun() -> prefer(Leaves) end),
-         Pid ! wake,
-         receive {'DOWN', Monitor, _, _, Outcome} -> ?assertEqual({true, none}, Outcome) end,
-         ?assertEqual([{key, 1}], cats:tab2list(Table))
-     end || Counted <- [false, true], Before <- [fun() -> ok end, fun() -> erase() end]].
-
-%% @private
-writes(Table, Before) ->
-    receive wake -> ok end,
-    _ = Before(),
-    exit({cats:insert(Table, {key, 1}), cats_nif:transaction_preferred()}).
-
-%% A fetch that hits writes nothing, so the only transaction may call it, too. One that misses would write.
-fetches_outside(_Config) ->
-    Never = fun(_) -> error(called) end,
-    [begin
-         Table = cats:new(table, [public, Type, {ttl, infinity} | More]),
-         {key, 1} = cats:fetch(Table, key, fun(Key) -> {Key, 1} end),
-         {ended, 1} = cats:fetch(Table, ended, fun(Key) -> {Key, 1} end, #{ttl => 1, stale => 60_000}),
-         cats_test_lib:eventually(fun() -> not cats:member(Table, ended) end),
-         Outcome = prefer(fun() ->
-                                  cats_transaction:read(Table, other),
-                                  {ended, 1} = cats:fetch(Table, ended, Never, #{stale => 60_000}),
-                                  {key, 1} = cats:fetch(Table, key, Never, #{stale => 60_000}),
-                                  {key, 1} = cats:fetch(Table, key, Never),
-                                  cats_test_lib:cause(fun() -> cats:fetch(Table, none, Never) end)
-                          end),
-         ?assertEqual({atomic, inside_transaction}, Outcome),
-         ?assertEqual([], cats_test_lib:flights())
-     end || Type <- [set, ordered_set], More <- [[], [{stats, true}]]].
 
 %% What a function leaves in the dictionary of its process is no transaction.
 left_behind(_Config) ->
@@ -1012,7 +750,7 @@ left_behind(_Config) ->
          cats:delete(Table, hibernated)
      end || Run <- [fun(Body) -> cats_transaction:run(Body) end,
                     fun(Body) -> cats_transaction:run(fun() -> cats_transaction:run(Body) end) end,
-                    fun(Body) -> prefer(Body) end]],
+                    fun(Body) -> cats_preferred_SUITE:prefer(Body) end]],
     %% Without the state, nothing is written, and it is said.
     ?assertEqual({aborted, no_transaction},
                  cats_transaction:run(fun() -> erase(), cats_transaction:read(Table, lost) end)),
@@ -1047,17 +785,6 @@ woken(Write) ->
     receive wake -> ok end,
     Outside = try cats_transaction:insert(table, {lost}) catch error:Reason -> Reason end,
     exit({Outside, Write(hibernated)}).
-
-%% The keeper finds that the function of its transaction is gone, though its process lives and makes no transactions.
-preferred_goes_on(_Config) ->
-    Table = cats:new(table, [public]),
-    {Pid, Monitor, Keeper} = spawn_preferred(fun() -> erlang:hibernate(timer, sleep, [infinity]) end),
-    Keeping = monitor(process, Keeper),
-    ?assertEqual({atomic, true}, cats_transaction:run(fun() -> cats_transaction:insert(Table, {1}) end)),
-    receive {'DOWN', Keeping, _, _, _} -> ok end,
-    ?assert(is_process_alive(Pid)),
-    exit(Pid, kill),
-    receive {'DOWN', Monitor, _, _, _} -> ok end.
 
 %% A table that was read before is deleted. The error names it, and not the one that is read or written next.
 deleted_table(_Config) ->
@@ -1104,30 +831,6 @@ swallowed_conflict(_Config) ->
 
 %%------------------------------------------------------------------------------------------------------------
 %% Limits that are met
-
-%% A VM has no room for the keeper of a transaction that has failed often. It is aborted, and leaves nothing behind.
-no_room_for_a_keeper(_Config) ->
-    ok = cats_test_lib:in_small_vm(?MODULE, prefer_without_room).
-
-%% @private
-prefer_without_room() ->
-    Before = get(),
-    Sleepers = cats_test_lib:fill_processes(),
-    {aborted, {system_limit, [{cats_transaction, run, [_, []], _}, {?MODULE, _, _, _} | _] = Stack}} =
-        prefer(fun() -> exit(preferred) end),
-    #{general := <<"the VM has as many processes as it may have", _/binary>>} =
-        cats_failure:format_error(system_limit, Stack),
-    Before = get(),
-    none = cats_nif:transaction_preferred(),
-    {messages, []} = process_info(self(), messages),
-    Table = cats:new(table, [public]),
-    {atomic, true} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {key, 1}) end),
-    true = cats:insert(Table, {key, 2}),
-    [exit(Pid, kill) || Pid <- Sleepers],
-    cats_test_lib:eventually(fun() -> length(processes()) < 500 end),
-    {aborted, preferred} = prefer(fun() -> exit(preferred) end),
-    none = cats_nif:transaction_preferred(),
-    ok.
 
 %% The error of a commit names the table whose limit was met, and the limit.
 limits(_Config) ->

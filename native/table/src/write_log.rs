@@ -17,28 +17,72 @@
 //! Nothing is added while there are no readers: a bit of the contents' [history](crate::history::History), which writers look at
 //! anyway, says so. A writer that has looked before it was set may still be at work. So a reader relies on the log when the guards of
 //! the [moment](Moment) at which it began have ended.
+//!
+//! A preferred reader reserves what it reads: a commit of others that writes such a key is refused while its places are locked, before it adds
+//! to the log. The reader has a mark of each place that it reads, and asks it after it has reserved. If nobody had locked the place until then,
+//! whoever does so later sees the reservation.
 
+use crate::engines::Kind;
 use crate::exclusive::Exclusive;
+use crate::failure::Failure;
+use crate::garbage::{Expected, Garbage, ReapProcess};
 use crate::history::History;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
+use crate::preferred;
+use crate::read_set::{Part, Parts};
 use cats_sync::epoch::Moment;
-use cats_sync::facade::{fence, spin_loop, store_load_fence, yield_now, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::facade::{fence, spin_loop, store_load_fence, yield_now, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::Busy;
+use std::cell::Cell;
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
 
-/// Who has written: a number of a transaction, or [`NOBODY`].
+/// Who has written: a number of a long transaction, or [`NOBODY`].
 pub type Author = u64;
 
 /// An author that no reader leaves out.
 pub const NOBODY: Author = 0;
 
+/// Who writes several keys.
+#[derive(Clone, Copy)]
+pub struct Actor<'a> {
+    author: Author,
+    /// Of a commit. It is set if the commit is refused, because a preferred transaction has read what it would write.
+    refused: Option<&'a Cell<bool>>,
+}
+
+impl<'a> Actor<'a> {
+    /// A call outside of transactions. It is not refused.
+    pub const OUTSIDE: Self = Self {
+        author: NOBODY,
+        refused: None,
+    };
+
+    /// A commit.
+    pub fn commit(author: Author, refused: &'a Cell<bool>) -> Self {
+        Self {
+            author,
+            refused: Some(refused),
+        }
+    }
+
+    pub fn author(self) -> Author {
+        self.author
+    }
+}
+
 /// In place of the word of a key. No key has it.
 const NO_KEY: u64 = 0;
 
-/// The most bytes that the writes of a log have, besides those of transactions. Then readers fail.
-const MOST: usize = 64 << 20;
+/// How many writes are compared with what is reserved before others may reserve.
+const COMPARED: usize = 100;
+
+/// How many writes are freed at once.
+const FREED: usize = 500;
+
+/// After so many bytes of writes, a writer looks whether readers are too far behind.
+const LOOK: usize = 1 << 20;
 
 /// How often a reader looks whether the next write is there.
 const SPINS: usize = if cfg!(any(loom, shuttle)) { 3 } else { 1000 };
@@ -117,6 +161,17 @@ impl Chain {
             author,
         }
     }
+
+    fn iter(&self) -> impl Iterator<Item = &Write> {
+        // SAFETY: the chain owns its writes.
+        let mut next = unsafe { self.first.as_ref() };
+        std::iter::from_fn(move || {
+            let write = next?;
+            // SAFETY: as above. Relaxed: nobody else knows them.
+            next = unsafe { write.next.load(Ordering::Relaxed).as_ref() };
+            Some(write)
+        })
+    }
 }
 
 impl Drop for Chain {
@@ -126,23 +181,100 @@ impl Drop for Chain {
     }
 }
 
-/// Gives up a reference to a write. Returns how many bytes were freed.
+/// Gives up a reference to a write, and frees up to `most` writes to which nobody refers then. Returns the rest, whose reference is the
+/// caller's, or null, and how many bytes were freed.
 ///
 /// # Safety
 /// The caller has the reference, or the pointer is null.
-unsafe fn release(mut write: *mut Write) -> usize {
+unsafe fn release_some(mut write: *mut Write, most: usize) -> (*mut Write, usize) {
     let mut freed = 0;
-    // SAFETY: what is referred to lives. The last one that gives a reference up frees it, and has its reference to the next one then.
-    unsafe {
-        // Release pairs with the fence: all uses are over before it is freed.
-        while !write.is_null() && (*write).count.fetch_sub(1, Ordering::Release) == 1 {
+    for _ in 0..most {
+        // SAFETY: what is referred to lives. The last one that gives a reference up frees it, and has its reference to the next one then.
+        unsafe {
+            // Release pairs with the fence: all uses are over before it is freed.
+            if write.is_null() || (*write).count.fetch_sub(1, Ordering::Release) != 1 {
+                return (null_mut(), freed);
+            }
             fence(Ordering::Acquire);
             let mut gone = Box::from_raw(write);
             write = *gone.next.get_mut();
             freed += gone.bytes();
         }
     }
-    freed
+    (write, freed)
+}
+
+/// The same for all of them.
+///
+/// # Safety
+/// As for [`release_some`].
+unsafe fn release(write: *mut Write) {
+    // SAFETY: as the caller promises.
+    unsafe { release_some(write, usize::MAX) };
+}
+
+/// What a reader has reserved while its keeper is the preferred one.
+struct Reservation {
+    author: Author,
+    keeper: u64,
+    parts: Parts,
+}
+
+/// A reader's reference to the last write that it has seen, or null if it has been cut off.
+struct Seen(*mut Write);
+
+// SAFETY: it owns a reference to the write.
+unsafe impl Send for Seen {}
+
+/// How far a reader has come.
+struct Progress {
+    /// Held by the reader while it looks, and by writers who try to cut it off.
+    seen: Exclusive<Seen>,
+    /// The bytes of all writes up to there.
+    passed: AtomicUsize,
+    /// How many bytes it may be behind.
+    memory: usize,
+    /// Whether it may be behind by any number: it commits, and has added to the log itself.
+    spared: AtomicBool,
+}
+
+impl Progress {
+    /// How many bytes of writes are behind it, if so many were added in all.
+    fn behind(&self, total: usize) -> usize {
+        // Relaxed: a bound for memory. Both counts are inexact while writes are added, so it may be ahead by some.
+        let behind = total.wrapping_sub(self.passed.load(Ordering::Relaxed));
+        if behind > isize::MAX as usize {
+            0
+        } else {
+            behind
+        }
+    }
+
+    /// Cuts the reader off if it is too far behind. Returns what it has not seen.
+    fn cut_off(&self, total: usize) -> Option<*mut Write> {
+        // Relaxed: a reader that is spared has the lock of a place of which it adds the writes, or is cut off before.
+        let is_late = self.behind(total) > self.memory && !self.spared.load(Ordering::Relaxed);
+        // A reader that has the lock goes on.
+        let seen = is_late.then(|| self.seen.try_with(|seen| std::mem::replace(&mut seen.0, null_mut())))??;
+        (!seen.is_null()).then_some(seen)
+    }
+}
+
+/// Writes that nobody will read, which the reaper frees.
+struct Unread {
+    write: *mut Write,
+    log: Arc<Log>,
+}
+
+// SAFETY: it owns a reference to the write.
+unsafe impl Send for Unread {}
+
+impl Garbage for Unread {
+    fn step(&mut self, _reap: ReapProcess<'_>) -> Result<bool, Failure> {
+        // SAFETY: the reference is this one's. What is left is, too.
+        self.write = unsafe { self.log.release(self.write, FREED) };
+        Ok(!self.write.is_null())
+    }
 }
 
 /// See the module's documentation.
@@ -150,10 +282,12 @@ pub struct Log {
     last: AtomicPtr<Write>,
     /// The bytes of the writes.
     bytes: AtomicUsize,
-    /// How many readers there are. Held to set or clear the bit of the history: it is set if there are readers.
-    readers: Exclusive<usize>,
-    /// How often a write was not added, because there were too many.
-    lost: AtomicU64,
+    /// The bytes of all writes that were ever added. It may wrap.
+    total: AtomicUsize,
+    /// How far the readers have come. Held to set or clear the bit of the history: it is set if there are readers.
+    readers: Exclusive<Vec<Arc<Progress>>>,
+    /// What a preferred reader has read.
+    reserved: Exclusive<Option<Reservation>>,
 }
 
 // SAFETY: writes are shared by counted references, and a key is not changed after it was made.
@@ -166,9 +300,42 @@ impl Log {
         Self {
             last: AtomicPtr::new(Write::of_no_key()),
             bytes: AtomicUsize::new(size_of::<Write>()),
-            readers: Exclusive::new(0),
-            lost: AtomicU64::new(0),
+            total: AtomicUsize::new(0),
+            readers: Exclusive::default(),
+            reserved: Exclusive::default(),
         }
+    }
+
+    /// Fails, and marks the actor, if that is refused. The places of the writes are locked.
+    pub fn admit(&self, actor: Actor<'_>, chain: &Chain) -> Result<(), Busy> {
+        match actor.refused.filter(|_| preferred::keeper() != 0) {
+            Some(refused) if self.is_reserved(chain)? => {
+                refused.set(true);
+                Err(Busy)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a preferred transaction, and not that of the chain, has read what is to be written.
+    fn is_reserved(&self, chain: &Chain) -> Result<bool, Busy> {
+        let mut writes = chain.iter().peekable();
+        while writes.peek().is_some() {
+            let some = writes.by_ref().take(COMPARED);
+            let compare = |reserved: &mut Option<Reservation>| {
+                let reserved = reserved.as_ref()?;
+                let is_live = reserved.author != chain.author && reserved.keeper == preferred::keeper();
+                is_live.then(|| {
+                    some.into_iter()
+                        .any(|write| reserved.parts.has(write.word, write.key()))
+                })
+            };
+            match self.reserved.with(compare)? {
+                Some(false) => (),
+                found => return Ok(found.is_some()),
+            }
+        }
+        Ok(false)
     }
 
     /// Adds writes. Their places are locked, and nothing was changed yet.
@@ -176,18 +343,40 @@ impl Log {
         if chain.bytes == 0 {
             return;
         }
-        if chain.author == NOBODY && self.bytes() >= MOST {
-            // SeqCst: as the swap below.
-            self.lost.fetch_add(1, Ordering::SeqCst);
-            return;
+        let total = self.link(std::mem::replace(&mut chain.first, null_mut()), chain.last, chain.bytes);
+        if total % LOOK < chain.bytes {
+            self.cut_off(total);
         }
-        self.link(std::mem::replace(&mut chain.first, null_mut()), chain.last, chain.bytes);
     }
 
-    /// Puts linked writes behind the last one. They are this thread's own, with a reference to the first.
-    fn link(&self, first: *mut Write, last: *mut Write, bytes: usize) {
-        // Relaxed: a count.
+    /// Cuts off the readers that are too far behind: what only they have not seen is freed, and they fail.
+    #[cold]
+    fn cut_off(&self, total: usize) {
+        let cut = |readers: &mut Vec<Arc<Progress>>| -> Vec<_> {
+            readers.iter().filter_map(|reader| reader.cut_off(total)).collect()
+        };
+        // Whoever has the lock leaves the rest to the next writer.
+        for write in self.readers.try_with(cut).into_iter().flatten() {
+            self.leave(write);
+        }
+    }
+
+    /// Leaves writes to the reaper.
+    fn leave(&self, write: *mut Write) {
+        // SAFETY: logs are made in counted references only, by `WriteLog::read`.
+        let log = unsafe {
+            Arc::increment_strong_count(self);
+            Arc::from_raw(self)
+        };
+        Expected::new().enqueue(Unread { write, log });
+    }
+
+    /// Puts linked writes behind the last one. They are this thread's own, with a reference to the first. Returns the bytes of all writes
+    /// that were ever added.
+    fn link(&self, first: *mut Write, last: *mut Write, bytes: usize) -> usize {
+        // Relaxed: counts.
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let total = self.total.fetch_add(bytes, Ordering::Relaxed).wrapping_add(bytes);
         // SAFETY: nobody else knows it yet. Relaxed: likewise. The reference is that of `self.last`.
         unsafe { (*last).count.fetch_add(1, Ordering::Relaxed) };
         // SeqCst pairs with the load in `look`, between two transactions that have both added what they write: one of them sees what the
@@ -197,23 +386,30 @@ impl Log {
         unsafe {
             // Release pairs with the Acquire in `look`.
             (*before).next.store(first, Ordering::Release);
-            self.release(before);
+            let rest = self.release(before, FREED);
+            if !rest.is_null() {
+                self.leave(rest);
+            }
         }
         store_load_fence();
+        total
     }
 
+    /// See [`release_some`].
+    ///
     /// # Safety
-    /// As for [`release`].
-    unsafe fn release(&self, write: *mut Write) {
+    /// As for that.
+    unsafe fn release(&self, write: *mut Write, most: usize) -> *mut Write {
         // SAFETY: as the caller promises.
-        let freed = unsafe { release(write) };
+        let (rest, freed) = unsafe { release_some(write, most) };
         // Relaxed: a count.
         self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        rest
     }
 
     /// About the bytes of the writes.
     fn bytes(&self) -> usize {
-        // Relaxed: a bound for memory.
+        // Relaxed: for information.
         self.bytes.load(Ordering::Relaxed)
     }
 }
@@ -229,8 +425,10 @@ impl Drop for Log {
 pub enum Look {
     /// It has been shown all writes up to the end that the log had meanwhile.
     Unchanged,
-    /// `show` has returned false, or writes are missing.
+    /// `show` has returned false.
     Changed,
+    /// The reader was too far behind, and has been cut off.
+    CutOff,
     /// There were more writes than it may be shown at once.
     Unfinished,
 }
@@ -238,45 +436,61 @@ pub enum Look {
 /// A reader of a log.
 pub struct Reader {
     log: Arc<Log>,
-    /// The last write that it has seen.
-    at: *mut Write,
-    lost: u64,
+    author: Author,
+    progress: Arc<Progress>,
     began: Moment,
-    /// Whether it counts as a reader.
-    reads: bool,
 }
 
-// SAFETY: it owns a reference to the write.
-unsafe impl Send for Reader {}
-
 impl Reader {
-    fn new(log: Arc<Log>, history: &History) -> Result<Self, Busy> {
-        log.readers.with(|readers| {
-            *readers += 1;
-            history.set_logged(true);
-        })?;
+    fn new(log: Arc<Log>, history: &History, author: Author, memory: usize) -> Result<Self, Busy> {
         // A write of its own gives it a place in the log.
-        let at = Write::of_no_key();
+        let own = Write::of_no_key();
+        let progress = Arc::new(Progress {
+            seen: Exclusive::new(Seen(own)),
+            // Relaxed: a count. Writers may look at it before it is right.
+            passed: AtomicUsize::new(log.total.load(Ordering::Relaxed)),
+            memory,
+            spared: AtomicBool::new(false),
+        });
+        let entered = log.readers.with(|readers| {
+            readers.push(progress.clone());
+            history.set_logged(true);
+        });
+        if let Err(Busy) = entered {
+            // SAFETY: nobody else knows it.
+            unsafe { release(own) };
+            return Err(Busy);
+        }
         // SAFETY: nobody else knows it. Relaxed: likewise. The reference is that of the reader.
-        unsafe { (*at).count.fetch_add(1, Ordering::Relaxed) };
-        // SeqCst: as in `look`.
-        let lost = log.lost.load(Ordering::SeqCst);
-        log.link(at, at, size_of::<Write>());
+        unsafe { (*own).count.fetch_add(1, Ordering::Relaxed) };
+        let total = log.link(own, own, size_of::<Write>());
+        // Relaxed: a count.
+        progress.passed.store(total, Ordering::Relaxed);
         Ok(Self {
             log,
-            at,
-            lost,
+            author,
+            progress,
             began: Moment::now(),
-            reads: true,
         })
     }
 
-    /// Reads no more: from now on nothing is added for it. What it has not seen is freed when it is dropped.
-    pub fn quit(&mut self) {
-        while self.reads && self.log.readers.with(|readers| *readers -= 1).is_err() {
-            yield_now();
-        }
-        self.reads = false;
+    /// Has commits of others that write this be refused while this keeper is the preferred one.
+    pub fn reserve(&self, keeper: u64, kind: Kind, part: Part) -> Result<(), Busy> {
+        let author = self.author;
+        self.log.reserved.with(|reserved| match reserved {
+            Some(own) if own.author == author => {
+                own.parts.add(part);
+                None
+            }
+            other if preferred::keeper() == keeper => {
+                let mut parts = Parts::of(kind);
+                parts.add(part);
+                // What another transaction has left, which is preferred no more.
+                other.replace(Reservation { author, keeper, parts })
+            }
+            _ => None,
+        })?;
+        Ok(())
     }
 
     /// Whether all writes since it began are in the log. The caller has no guard from before.
@@ -289,55 +503,83 @@ impl Reader {
         ptr::eq(log.get(), Arc::as_ptr(&self.log))
     }
 
-    /// About how many writes there are to look at, at most.
+    /// About the bytes of the writes that it has not seen.
     pub fn behind(&self) -> usize {
-        self.log.bytes() / size_of::<Write>()
+        // Relaxed: a bound for memory.
+        self.progress.behind(self.log.total.load(Ordering::Relaxed))
     }
 
-    /// Shows the writes since the last look that are not of this author, up to `most` of them.
-    pub fn look(&mut self, author: Author, most: usize, mut show: impl FnMut(&Write) -> bool) -> Result<Look, Busy> {
+    /// Whether it is not cut off however much is behind it, because it is about to add to the log itself.
+    pub fn spare(&self, spared: bool) {
+        // Relaxed: see `Progress::cut_off`.
+        self.progress.spared.store(spared, Ordering::Relaxed);
+    }
+
+    /// Shows the writes of others since the last look, up to `most` of them.
+    pub fn look(&mut self, most: usize, mut show: impl FnMut(&Write) -> bool) -> Result<Look, Busy> {
         store_load_fence();
         // SeqCst: see `Log::link`.
         let end = self.log.last.load(Ordering::SeqCst);
-        // SeqCst: as above. What was not added is counted before it is changed.
-        if self.log.lost.load(Ordering::SeqCst) != self.lost {
-            return Ok(Look::Changed);
-        }
-        let (mut spins, mut left) = (0, most);
-        while self.at != end {
-            // SAFETY: the reader has a reference to where it is, and a write has one to the next.
-            unsafe {
-                // Acquire pairs with the Release in `link`.
-                let next = (*self.at).next.load(Ordering::Acquire);
-                if next.is_null() {
-                    if spins == SPINS {
-                        return Err(Busy);
-                    }
-                    spins += 1;
-                    spin_loop();
-                    continue;
-                }
-                if left == 0 {
-                    return Ok(Look::Unfinished);
-                }
-                left -= 1;
-                if (*next).word != NO_KEY && (*next).author != author && !show(&*next) {
-                    return Ok(Look::Changed);
-                }
-                // Relaxed: the write before it keeps it alive.
-                (*next).count.fetch_add(1, Ordering::Relaxed);
-                self.log.release(std::mem::replace(&mut self.at, next));
+        let (log, author, passed) = (&self.log, self.author, &self.progress.passed);
+        self.progress.seen.with(|seen| {
+            let (mut spins, mut left) = (0, most);
+            if seen.0.is_null() {
+                return Ok(Look::CutOff);
             }
-        }
-        Ok(Look::Unchanged)
+            while seen.0 != end {
+                // SAFETY: the reader has a reference to where it is, and a write has one to the next.
+                unsafe {
+                    // Acquire pairs with the Release in `link`.
+                    let next = (*seen.0).next.load(Ordering::Acquire);
+                    if next.is_null() {
+                        if spins == SPINS {
+                            return Err(Busy);
+                        }
+                        spins += 1;
+                        spin_loop();
+                        continue;
+                    }
+                    if left == 0 {
+                        return Ok(Look::Unfinished);
+                    }
+                    left -= 1;
+                    if (*next).word != NO_KEY && (*next).author != author && !show(&*next) {
+                        return Ok(Look::Changed);
+                    }
+                    // Relaxed: the write before it keeps it alive. And a count.
+                    (*next).count.fetch_add(1, Ordering::Relaxed);
+                    passed.fetch_add((*next).bytes(), Ordering::Relaxed);
+                    // This frees one write at most, as the next one is referred to.
+                    log.release(std::mem::replace(&mut seen.0, next), usize::MAX);
+                }
+            }
+            Ok(Look::Unchanged)
+        })?
     }
 }
 
 impl Drop for Reader {
+    /// From now on nothing is added for it, and nothing is reserved.
     fn drop(&mut self) {
-        self.quit();
-        // SAFETY: the reader has a reference to where it is.
-        unsafe { self.log.release(self.at) };
+        let leave = |readers: &mut Vec<Arc<Progress>>| readers.retain(|reader| !Arc::ptr_eq(reader, &self.progress));
+        while self.log.readers.with(leave).is_err() {
+            yield_now();
+        }
+        let is_own = |reserved: &mut Reservation| reserved.author == self.author;
+        while self.log.reserved.with(|reserved| reserved.take_if(is_own)).is_err() {
+            yield_now();
+        }
+        // Nobody has the lock any more, except a writer who cuts it off.
+        while let Err(Busy) = self.progress.seen.with(|seen| {
+            let write = std::mem::replace(&mut seen.0, null_mut());
+            // SAFETY: the reader has a reference to where it is.
+            let rest = unsafe { self.log.release(write, FREED) };
+            if !rest.is_null() {
+                self.log.leave(rest);
+            }
+        }) {
+            yield_now();
+        }
     }
 }
 
@@ -361,8 +603,8 @@ impl WriteLog {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Begins to read. The history is that of the same contents.
-    pub fn read(&self, history: &History) -> Result<Reader, Busy> {
+    /// Begins to read for this author, with so many bytes of memory. The history is that of the same contents.
+    pub fn read(&self, history: &History, author: Author, memory: usize) -> Result<Reader, Busy> {
         if self.get().is_null() {
             let log = Arc::into_raw(Arc::new(Log::new())).cast_mut();
             // AcqRel pairs with `get`.
@@ -380,7 +622,7 @@ impl WriteLog {
             Arc::increment_strong_count(log);
             Arc::from_raw(log)
         };
-        Reader::new(log, history)
+        Reader::new(log, history, author, memory)
     }
 
     /// The bytes of its writes.
@@ -393,11 +635,11 @@ impl WriteLog {
     pub fn wanted(&self, history: &History) -> Option<&Log> {
         // SAFETY: it lives as long as the contents.
         let log = unsafe { self.get().as_ref() }?;
-        let is_unwanted = |readers: &mut usize| {
-            if *readers == 0 {
+        let is_unwanted = |readers: &mut Vec<_>| {
+            if readers.is_empty() {
                 history.set_logged(false);
             }
-            *readers == 0
+            readers.is_empty()
         };
         // A reader that begins after this waits for the writer's guard.
         match log.readers.try_with(is_unwanted) {
@@ -413,6 +655,9 @@ mod tests {
     use cats_sync::epoch::pin;
     use cats_term::TermRef;
 
+    /// The memory of a reader.
+    const MOST: usize = 1 << 20;
+
     fn probe(number: u64) -> Probe<'static> {
         Probe::exact(TermRef::immediate(number << 4 | 15))
     }
@@ -423,9 +668,9 @@ mod tests {
     }
 
     /// What a reader is shown, as numbers.
-    fn shown(reader: &mut Reader, author: Author) -> Vec<u64> {
+    fn shown(reader: &mut Reader) -> Vec<u64> {
         let mut seen = Vec::new();
-        let look = reader.look(author, usize::MAX, |write| {
+        let look = reader.look(usize::MAX, |write| {
             seen.push(write.word() >> 4);
             true
         });
@@ -436,7 +681,7 @@ mod tests {
     fn begin() -> (History, WriteLog, Reader) {
         let (history, log) = (History::default(), WriteLog::default());
         assert!(log.wanted(&history).is_none());
-        let reader = log.read(&history).expect("a free lock");
+        let reader = log.read(&history, 7, MOST).expect("a free lock");
         assert!(history.is_logged());
         (history, log, reader)
     }
@@ -448,10 +693,10 @@ mod tests {
         writers.add(chain(NOBODY, &[1]));
         writers.add(chain(7, &[2, 3]));
         writers.add(chain(8, &[4]));
-        assert_eq!(shown(&mut reader, 7), [1, 4]);
-        assert!(shown(&mut reader, 7).is_empty());
+        assert_eq!(shown(&mut reader), [1, 4]);
+        assert!(shown(&mut reader).is_empty());
         writers.add(chain(NOBODY, &[5]));
-        assert_eq!(shown(&mut reader, 7), [5]);
+        assert_eq!(shown(&mut reader), [5]);
     }
 
     #[test]
@@ -459,11 +704,11 @@ mod tests {
         let (history, log, mut reader) = begin();
         log.wanted(&history).expect("a reader").add(chain(NOBODY, &[1, 2]));
         for _ in 0..2 {
-            let look = reader.look(7, usize::MAX, |write| write.word() != probe(2).word());
+            let look = reader.look(usize::MAX, |write| write.word() != probe(2).word());
             assert!(matches!(look, Ok(Look::Changed)));
         }
-        assert!(matches!(reader.look(7, 0, |_| true), Ok(Look::Unfinished)));
-        assert_eq!(shown(&mut reader, 7), [2]);
+        assert!(matches!(reader.look(0, |_| true), Ok(Look::Unfinished)));
+        assert_eq!(shown(&mut reader), [2]);
     }
 
     #[test]
@@ -481,16 +726,16 @@ mod tests {
     #[test]
     fn frees_what_all_readers_have_passed() {
         let (history, log, mut first) = begin();
-        let mut second = log.read(&history).expect("a free lock");
+        let mut second = log.read(&history, 7, MOST).expect("a free lock");
         let writers = log.wanted(&history).expect("two readers");
         let empty = writers.bytes();
         for number in 1..=100 {
             writers.add(chain(NOBODY, &[number]));
         }
-        assert_eq!(shown(&mut first, 7).len(), 100);
+        assert_eq!(shown(&mut first).len(), 100);
         // The first one has left a place of its own.
         assert_eq!(writers.bytes(), empty + 99 * size_of::<Write>());
-        assert_eq!(shown(&mut second, 8).len(), 100);
+        assert_eq!(shown(&mut second).len(), 100);
         // Both are at the last one.
         assert_eq!(writers.bytes(), size_of::<Write>());
         writers.add(chain(NOBODY, &[1, 2, 3]));
@@ -504,12 +749,12 @@ mod tests {
     #[test]
     fn stays_with_its_readers_when_the_contents_end() {
         let (history, log, reader) = begin();
-        let mut other = log.read(&history).expect("a free lock");
+        let mut other = log.read(&history, 7, MOST).expect("a free lock");
         let probes: Vec<Probe<'static>> = (1..=100).map(probe).collect();
         let writers = log.wanted(&history).expect("readers");
         writers.add(Chain::new(NOBODY, true, probes.iter()));
         let mut keys = Vec::new();
-        let look = other.look(7, usize::MAX, |write| {
+        let look = other.look(usize::MAX, |write| {
             keys.extend(write.key().cloned());
             true
         });
@@ -521,27 +766,82 @@ mod tests {
         assert_eq!(held(), 0);
     }
 
+    /// Those who are too far behind are cut off. Others are not.
     #[test]
-    fn fails_its_readers_rather_than_grow_without_end() {
-        let (history, log, mut reader) = begin();
-        let writers = log.wanted(&history).expect("a reader");
-        for number in 0..(2 * MOST / size_of::<Write>()) as u64 {
-            writers.add(chain(NOBODY, &[number + 1]));
+    fn cuts_readers_off_rather_than_grow_without_end() {
+        let (history, log, mut late) = begin();
+        let mut patient = log.read(&history, 8, 100 * MOST).expect("a free lock");
+        let mut quick = log.read(&history, 9, MOST).expect("a free lock");
+        late.spare(true);
+        let writers = log.wanted(&history).expect("readers");
+        let add = |all: u64, quick: &mut Reader| {
+            for number in 0..all {
+                writers.add(chain(NOBODY, &[number + 1]));
+                if number % 1000 == 0 {
+                    shown(quick);
+                }
+            }
+        };
+        let all = (3 * MOST / size_of::<Write>()) as u64;
+        add(all, &mut quick);
+        assert!(late.behind() > 2 * MOST && quick.behind() < MOST);
+        late.spare(false);
+        add(all, &mut quick);
+        assert!(matches!(late.look(usize::MAX, |_| true), Ok(Look::CutOff)));
+        assert_eq!(shown(&mut patient).len() as u64, 2 * all);
+        shown(&mut quick);
+        // What was cut off is the reaper's. It frees the writes that nobody has to see.
+        drop((late, patient));
+        while crate::garbage::clear(std::time::Duration::from_millis(10), &|_| Ok(false))
+            != crate::garbage::Left::Nothing
+        {
+            yield_now();
         }
-        assert!(writers.bytes() <= MOST + size_of::<Write>());
-        assert!(matches!(reader.look(7, usize::MAX, |_| true), Ok(Look::Changed)));
-        // Another one begins where there is room again.
-        drop(reader);
-        let mut reader = log.read(&history).expect("a free lock");
-        writers.add(chain(NOBODY, &[9]));
-        assert_eq!(shown(&mut reader, 7), [9]);
+        assert_eq!(writers.bytes(), size_of::<Write>());
+        assert_eq!(shown(&mut quick), []);
+    }
+
+    fn reserved(log: &Log, author: Author, numbers: &[u64]) -> bool {
+        let refused = Cell::new(false);
+        let admitted = log.admit(Actor::commit(author, &refused), &chain(author, numbers));
+        assert_eq!(admitted.is_err(), refused.get());
+        refused.get()
+    }
+
+    #[test]
+    fn refuses_commits_that_write_what_is_reserved() {
+        let (history, log, reader) = begin();
+        let writers = log.wanted(&history).expect("a reader");
+        let word = |number| Part::Word(probe(number).word());
+        let keeper = 12;
+        // Not before the keeper is the preferred one.
+        reader.reserve(keeper, Kind::Set, word(1)).expect("a free lock");
+        assert!(!reserved(writers, NOBODY, &[1]));
+        assert!(preferred::begin(keeper, 1));
+        for number in [1, 300] {
+            reader.reserve(keeper, Kind::Set, word(number)).expect("a free lock");
+        }
+        let many: Vec<u64> = (2..=300).collect();
+        assert!(reserved(writers, NOBODY, &[1]) && reserved(writers, 8, &[2, 1]) && reserved(writers, 8, &many));
+        assert!(!reserved(writers, NOBODY, &many[..298]) && !reserved(writers, 7, &[1]));
+        assert!(writers.admit(Actor::OUTSIDE, &chain(NOBODY, &[1])).is_ok());
+        // Another one is preferred.
+        preferred::dismiss(keeper);
+        assert!(preferred::begin(13, 2));
+        assert!(!reserved(writers, NOBODY, &[1]));
+        let other = log.read(&history, 9, MOST).expect("a free lock");
+        other.reserve(13, Kind::Set, word(2)).expect("a free lock");
+        assert!(reserved(writers, NOBODY, &[2]) && !reserved(writers, NOBODY, &[1]));
+        drop(other);
+        assert!(!reserved(writers, NOBODY, &[2]));
+        preferred::dismiss(13);
     }
 
     #[test]
     fn loses_nothing_between_threads() {
         const EACH: u64 = if cfg!(miri) { 50 } else { 5000 };
         let (history, log, mut reader) = begin();
-        let mut other = log.read(&history).expect("a free lock");
+        let mut other = log.read(&history, 7, MOST).expect("a free lock");
         std::thread::scope(|scope| {
             for writer in 0..3 {
                 let writers = log.wanted(&history).expect("readers");
@@ -549,7 +849,7 @@ mod tests {
             }
             let mut seen = Vec::new();
             while seen.len() < 3 * EACH as usize {
-                _ = reader.look(7, 100, |write| {
+                _ = reader.look(100, |write| {
                     seen.push(write.word() >> 4);
                     true
                 });
@@ -566,6 +866,6 @@ mod tests {
             seen.sort_unstable();
             assert!(seen.iter().copied().eq(1..=3 * EACH));
         });
-        assert_eq!(shown(&mut other, 7).len(), 3 * EACH as usize);
+        assert_eq!(shown(&mut other).len(), 3 * EACH as usize);
     }
 }

@@ -9,7 +9,9 @@ mod simulated;
 mod traces;
 
 use cats_sync::epoch::pin;
-use cats_table::{Collect, Failure, Handle, Kind, Objects, OptionItem, Policy, Reads, Registry, Table, Unit, Writes};
+use cats_table::{
+    Collect, Committed, Failure, Handle, Kind, Objects, OptionItem, Policy, Reads, Registry, Table, Unit, Writes,
+};
 use cats_term::TermRef;
 use common::*;
 use paper::{Model, Start};
@@ -293,7 +295,7 @@ fn a_transaction_holds_the_limit() {
             }
             writes.commit(guard, &mut Reads::none(), SHORT, |(), _| true)
         };
-        assert_eq!(patiently(commit, &table), Ok(true));
+        assert_eq!(patiently(commit, &table), Ok(Committed::Done));
         assert!(size(&table) <= 100);
     }
     assert_eq!(size(&table), 100);

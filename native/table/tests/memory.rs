@@ -4,7 +4,7 @@
 mod common;
 
 use cats_sync::{epoch, slab};
-use cats_table::{BagChange, Failure, Kind, LongReads, Object, Reads, Right, Table, Writes};
+use cats_table::{BagChange, Committed, Failure, Kind, LongReads, Object, Reads, Right, Table, Writes};
 use cats_term::lease::Request;
 use cats_term::small;
 use common::*;
@@ -188,9 +188,9 @@ fn a_commit_writes_bags_with_memory_or_not_at_all() {
             assert_eq!(commit(&[1, 2], false, 1), Err(Failure::NoMemory));
             assert_eq!(commit(&[1, 4], false, 1), Err(Failure::NoMemory));
             assert_eq!(contents(handle), before);
-            assert_eq!(commit(&[3], false, 1), Ok(true));
+            assert_eq!(commit(&[3], false, 1), Ok(Committed::Done));
         });
-        assert_eq!(commit(&[1, 2, 3, 4], false, 2), Ok(true));
+        assert_eq!(commit(&[1, 2, 3, 4], false, 2), Ok(Committed::Done));
         registry.delete(&world, handle).unwrap();
     }
 }

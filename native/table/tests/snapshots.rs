@@ -4,8 +4,8 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    begin_snapshot, is_snapshot_of, Addition, Beginning, Begun, Cause, Failure, Handle, Kind, Object, Objects, Reads,
-    Registry, Table, Words, Writes,
+    begin_snapshot, is_snapshot_of, Addition, Beginning, Begun, Cause, Committed, Failure, Handle, Kind, Object,
+    Objects, Reads, Registry, Table, Words, Writes,
 };
 use cats_term::lease::Request;
 use common::*;
@@ -549,7 +549,10 @@ impl Recorder<'_> {
                     new => with_object(&object(key, new), |object| writes.put(handle, object, None)).unwrap(),
                 }
             }
-            if matches!(writes.commit(&guard, &mut reads, SHORT, |(), _| true), Ok(true)) {
+            if matches!(
+                writes.commit(&guard, &mut reads, SHORT, |(), _| true),
+                Ok(Committed::Done)
+            ) {
                 return (seen, None);
             }
         });

@@ -4,8 +4,8 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    Addition, BagChange, Failure, Found, Handle, Kind, LongReads, ObjectRef, Objects, OptionItem, Part, Range, Reads,
-    Registry, Table, Words, Writes,
+    Addition, BagChange, Committed, Failure, Found, Handle, Kind, LongReads, ObjectRef, Objects, OptionItem, Part,
+    Range, Reads, Registry, Table, Terms, Words, Writes,
 };
 use common::*;
 use std::fmt::Write as _;
@@ -14,6 +14,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
+
+/// Those of a long transaction that is not preferred.
+const TERMS: Terms = Terms {
+    keeper: None,
+    memory: usize::MAX,
+};
 
 /// A table with objects of three elements under the keys 1 to 3.
 fn table(registry: &'static Registry, kind: Kind) -> Arc<Table> {
@@ -140,7 +146,7 @@ fn commit_in(registry: &'static Registry, change: impl Fn(Handle<'_>, Handle<'_>
         }
     }
     change(one, other);
-    let done = writes.commit(&guard, &mut reads, SHORT, |(), _| true).unwrap();
+    let done = writes.commit(&guard, &mut reads, SHORT, |(), _| true) == Ok(Committed::Done);
     let value = |handle: Handle<'_>, key: i64| {
         with_key(&Value::Int(key), |key| {
             let mut found = Objects::none();
@@ -201,7 +207,7 @@ fn commit_noted(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, Option<i64>, 
         handle.lookup(&probe(i), true, &mut found).unwrap();
         found.as_slice().first().and_then(|object| object.element(1).small())
     };
-    (done.unwrap(), now(0), now(1))
+    (done == Ok(Committed::Done), now(0), now(1))
 }
 
 #[test]
@@ -226,7 +232,7 @@ fn what_was_noted_of_written_keys_is_compared() {
 /// a write of key 3 is done then.
 fn long(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, bool) {
     let table = table(registry(), kind);
-    let mut long = LongReads::default();
+    let mut long = LongReads::new(TERMS);
     {
         let guard = epoch::pin();
         long.join(table.by_identifier(&guard), table.clone()).unwrap();
@@ -238,7 +244,7 @@ fn long(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, bool) {
     let guard = epoch::pin();
     let handle = table.by_identifier(&guard);
     with_key(&Value::Int(1), |key| {
-        long.add(&table, Part::key(&table, &table.probe(key)), u64::MAX)
+        long.add(&table, Part::key(kind, &table.probe(key)), u64::MAX)
     });
     if kind == Kind::OrderedSet {
         let ends = [5, 7].map(|key| block(&[Value::Int(key)]));
@@ -263,7 +269,7 @@ fn long(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, bool) {
     })
     .unwrap();
     let done = writes.commit(&guard, &mut Reads::none(), Some(&mut long), |(), _| true);
-    (matches!(found, Found::Unchanged), done.unwrap())
+    (matches!(found, Found::Unchanged), done == Ok(Committed::Done))
 }
 
 #[test]
@@ -392,7 +398,7 @@ fn bags_have_what_commits_add_and_leave() {
                 }
             }
             let done = writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true);
-            assert_eq!(done, Ok(true));
+            assert_eq!(done, Ok(Committed::Done));
             for (handle, lists) in handles.into_iter().zip(&lists) {
                 for (key, list) in (0..).zip(lists) {
                     assert_eq!(of_key(handle, key), *list, "{kind:?} {seed} {round}");
@@ -457,7 +463,10 @@ fn reads_do_not_hold_after_a_commit() {
             let planned = Planned { all, gone, added };
             let mut writes = Writes::<()>::none(true);
             writes.change(handle, planned.change(handle, 1).unwrap()).unwrap();
-            assert_eq!(writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true), Ok(true));
+            assert_eq!(
+                writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true),
+                Ok(Committed::Done)
+            );
             assert_eq!(reads.hold(), held, "{kind:?} {planned:?}");
         }
     }
@@ -486,7 +495,10 @@ fn a_bag_is_left_when_a_commit_is_not_done() {
         }
         let (two, three) = (of_key(handle, 2), of_key(handle, 3));
         insert(handle, 1, 5);
-        assert_eq!(writes.commit(&guard, &mut reads, SHORT, |(), _| true), Ok(false));
+        assert_eq!(
+            writes.commit(&guard, &mut reads, SHORT, |(), _| true),
+            Ok(Committed::Changed)
+        );
         assert_eq!((of_key(handle, 2), of_key(handle, 3)), (two, three));
         assert_eq!(handle.size(), 54);
     }
@@ -510,7 +522,7 @@ fn a_commit_that_removes_much_is_refused_to_the_impatient() {
     };
     assert_eq!(remove(false), Err(Failure::Big));
     assert_eq!(handle.size(), 2003);
-    assert_eq!(remove(true), Ok(true));
+    assert_eq!(remove(true), Ok(Committed::Done));
     assert_eq!((handle.size(), of_key(handle, 2)), (2, vec![0]));
 }
 
@@ -673,7 +685,10 @@ impl<'a> Recorder<'a> {
                     true => (),
                 }
             }
-            if matches!(writes.commit(&guard, &mut reads, SHORT, |(), _| true), Ok(true)) {
+            if matches!(
+                writes.commit(&guard, &mut reads, SHORT, |(), _| true),
+                Ok(Committed::Done)
+            ) {
                 return seen;
             }
         };

@@ -4,7 +4,7 @@
 
 use super::transaction::*;
 use super::*;
-use cats_table::{Found, LongReads, Part, Range, Reads};
+use cats_table::{Found, LongReads, Part, Range, Reads, Terms};
 use cats_term::lease::NEVER;
 use std::sync::MutexGuard;
 
@@ -17,7 +17,7 @@ impl Value for Long {
 
 impl Drop for Long {
     fn drop(&mut self) {
-        let long = std::mem::take(&mut *self.lock());
+        let long = self.lock().end();
         if !long.is_empty() {
             drop(long);
             // What is much was left to it.
@@ -34,10 +34,18 @@ impl Long {
     }
 }
 
-/// Begins to read the logs of the tables of these notes. The reads of a transaction with `{Long, Notes}` are by this from now on.
-pub fn transaction_long(env: Env, &[notes]: &[Term; 1]) -> Result<Term, Failure> {
+/// Begins to read the logs of the tables of these notes. The reads of a transaction with `{Long, Notes}` are by this from now on. If the
+/// transaction is preferred, it has a keeper. Its memory is in bytes.
+pub fn transaction_long(env: Env, &[notes, keeper, memory]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let mut long = LongReads::default();
+    let memory = match memory == atoms::infinity() {
+        true => usize::MAX,
+        false => env.get_u64(memory).ok_or_else(bad)? as usize,
+    };
+    let mut long = LongReads::new(Terms {
+        keeper: (keeper != atoms::none()).then_some(keeper.0),
+        memory,
+    });
     let mut rest = notes;
     while let Some((note, tail)) = env.cell(rest) {
         let table = *encode::tuple(env, note)?.first().ok_or_else(bad)?;
@@ -56,7 +64,8 @@ pub fn transaction_long(env: Env, &[notes]: &[Term; 1]) -> Result<Term, Failure>
 /// Gives up what a long transaction has read. From then on writers need not tell of what they write.
 pub fn transaction_end(env: Env, &[long]: &[Term; 1]) -> Result<Term, Failure> {
     let long = LONG.get(env, long).ok_or_else(bad)?;
-    drop(std::mem::take(&mut *long.lock()));
+    let ended = long.lock().end();
+    drop(ended);
     wake(env);
     Ok(atoms::ok())
 }
@@ -80,22 +89,60 @@ pub(super) fn long_of<'a>(env: Env<'a>, reads: Term) -> Result<Option<(&'a Long,
 }
 
 /// [`transaction_read`](super::transaction::transaction_read) of a long transaction.
-pub(super) fn read_key(env: Env, (long, notes): (&Long, Term), table: Term, key: Term) -> Result<Term, Failure> {
+pub(super) fn read_key(env: Env, long: (&Long, Term), table: Term, key: Term) -> Result<Term, Failure> {
+    let read = read_one(env, long, table, key, &mut 0)?;
+    Ok(read.term(env))
+}
+
+fn read_one(
+    env: Env,
+    (long, notes): (&Long, Term),
+    table: Term,
+    key: Term,
+    words: &mut usize,
+) -> Result<Read, Failure> {
     let mut first = true;
-    read_long(env, long, notes, (table, LOOKUP), |handle, reads, found| {
-        with_probe(env, handle.table(), key, |probe| {
-            // Once, and before its deadline is noted, which this may move.
-            if first && handle.table().options().leased() {
-                handle.member::<Used>(probe)?;
-            }
-            handle.lookup_in(reads, probe, on_dirty_scheduler(), found)?;
-            if first && found.as_slice().is_empty() {
-                missed(handle);
-            }
-            first = false;
-            Ok(Part::key(handle.table(), probe))
-        })
+    read_long(env, long, notes, (table, LOOKUP), |handle, reads| {
+        let read = look_up_in(env, handle, key, reads, first, words)?;
+        first = false;
+        Ok(read)
     })
+}
+
+/// [`transaction_read_many`](super::transaction::transaction_read_many) of a long transaction. As long as the log of some table is not
+/// complete, reads the first key only.
+pub(super) fn read_keys(env: Env, (long, notes): (&Long, Term), table: Term, keys: &[Term]) -> Result<Term, Failure> {
+    let (mut lists, mut notes, mut words) = (Vec::with_capacity(keys.len()), notes, 0);
+    for key in keys {
+        match read_one(env, (long, notes), table, *key, &mut words)? {
+            Read::Logged(objects) => lists.push(objects),
+            Read::Noted(objects) => return Ok(env.list(&[objects])),
+            Read::Over(why) => return Ok(why),
+        }
+        notes = Term(NIL);
+    }
+    account(env, words + keys.len() * 20);
+    Ok(env.tuple(&[atoms::logged(), env.list(&lists)]))
+}
+
+/// What a long transaction has read.
+enum Read {
+    /// The objects. No notes are needed any more.
+    Logged(Term),
+    /// The objects, which are to be noted.
+    Noted(Term),
+    /// Nothing, as the transaction is over: `conflict` or `memory`.
+    Over(Term),
+}
+
+impl Read {
+    fn term(self, env: Env) -> Term {
+        match self {
+            Self::Logged(objects) => env.tuple(&[atoms::logged(), objects]),
+            Self::Noted(objects) => objects,
+            Self::Over(why) => why,
+        }
+    }
 }
 
 /// [`transaction_range`](super::transaction::transaction_range) of a long transaction.
@@ -106,12 +153,15 @@ pub(super) fn read_range(
     bounds: (Term, Term, Term),
     limit: usize,
 ) -> Result<Term, Failure> {
-    read_long(env, long, notes, (table, SCAN), |handle, reads, found| {
+    let read = read_long(env, long, notes, (table, SCAN), |handle, reads| {
         with_range(env, handle, bounds, |range| {
-            handle.range_in(reads, range, limit, on_dirty_scheduler(), found)?;
-            Ok(part_of(handle, &range, limit, found))
+            let mut found = Objects::none();
+            handle.range_in(reads, range, limit, on_dirty_scheduler(), &mut found)?;
+            let part = part_of(handle, &range, limit, &found);
+            Ok((tuples(env, found.as_slice())?, part))
         })
-    })
+    })?;
+    Ok(read.term(env))
 }
 
 /// With a limit, the range that was read ends at the last object.
@@ -125,44 +175,53 @@ fn read_long(
     long: &Long,
     notes: Term,
     (table, want): (Term, Want),
-    mut read: impl for<'g> FnMut(Handle<'g>, &mut Reads<'g>, &mut Objects<'g>) -> Result<Part, Failure>,
-) -> Result<Term, Failure> {
+    mut read: impl for<'g> FnMut(Handle<'g>, &mut Reads<'g>) -> Result<(Term, Part), Failure>,
+) -> Result<Read, Failure> {
     let long = &mut *long.lock();
     // Asked without a guard, as those who began before this one may wait for it.
     let complete = long.is_complete();
     let guard = pin();
     let handle = find_for_transaction(env, &guard, table, want)?;
     let complete = !join(env, long, handle, table)? && complete;
+    if long.is_exhausted() {
+        return Ok(Read::Over(atoms::memory()));
+    }
     let patient = on_dirty_scheduler();
-    let (mut reads, mut compared, mut found) = (Reads::none(), 0, Objects::none());
+    let (mut reads, mut compared) = (Reads::none(), 0);
     let mut deadline = NEVER;
     if complete {
         match move_to_logs(env, &guard, notes, long)? {
-            Some(earliest) => deadline = earliest,
-            None => return Ok(atoms::conflict()),
+            Ok(earliest) => deadline = earliest,
+            Err(over) => return Ok(Read::Over(over)),
         }
     }
     for _ in 0..ATTEMPTS {
         reads.clear();
         if !complete && !observe(env, &guard, notes, 0, &mut reads, &mut compared)? {
-            return Ok(atoms::conflict());
+            return Ok(Read::Over(atoms::conflict()));
         }
-        let part = read(handle, &mut reads, &mut found)?;
+        let (objects, part) = read(handle, &mut reads)?;
+        if long.reserve(handle.table(), &part)? && !reads.hold() {
+            match is_long(compared) {
+                true => break,
+                false => continue,
+            }
+        }
         match long.look(&guard, Some((handle.table(), &part)), patient)? {
-            Found::Changed => return Ok(atoms::conflict()),
+            Found::Changed => return Ok(Read::Over(atoms::conflict())),
+            Found::Exhausted => return Ok(Read::Over(atoms::memory())),
             Found::ReadAgain if complete => continue,
             _ if complete => {
                 long.add(handle.table(), part, deadline.min(reads.deadline()));
-                let objects = tuples(env, found.as_slice())?;
-                return Ok(env.tuple(&[atoms::logged(), objects]));
+                return Ok(Read::Logged(objects));
             }
             // The marks after the logs: so what either tells of was there when the logs were looked at.
-            _ if reads.hold() => return tuples(env, found.as_slice()),
+            _ if reads.hold() => return Ok(Read::Noted(objects)),
             _ if is_long(compared) => break,
             _ => (),
         }
     }
-    Ok(atoms::conflict())
+    Ok(Read::Over(atoms::conflict()))
 }
 
 /// Adds the whole of a table, which is a set, to what a long transaction has read. It reads the table behind that. Returns `{logged, Expire}`:
@@ -174,49 +233,59 @@ pub fn transaction_whole(env: Env, &[reads, table]: &[Term; 2]) -> Result<Term, 
     let complete = long.is_complete();
     let guard = pin();
     let handle = find_for_transaction(env, &guard, table, SCAN)?;
-    if join(env, long, handle, table)? || !complete {
+    if join(env, long, handle, table)? || !complete || long.reserve_whole(handle.table())? {
         return Err(Failure::Busy);
     }
-    let Some(deadline) = move_to_logs(env, &guard, notes, long)? else {
-        return Ok(atoms::conflict());
+    let deadline = match move_to_logs(env, &guard, notes, long)? {
+        Ok(deadline) => deadline,
+        Err(over) => return Ok(over),
     };
+    // What was written before the whole is read does no harm.
+    if let Some(over) = over(long, &guard)? {
+        return Ok(over);
+    }
     long.add(handle.table(), Part::All, deadline);
     let expire = handle.table().options().leased();
     Ok(env.tuple(&[atoms::logged(), atoms::boolean(expire)]))
 }
 
-/// Whether all that a long transaction has read still holds.
+/// `true` if all that a long transaction has read still holds. Otherwise it is over: `conflict` or `memory`.
 pub fn transaction_unchanged(env: Env, &[long]: &[Term; 1]) -> Result<Term, Failure> {
     let long = LONG.get(env, long).ok_or_else(bad)?;
     let guard = pin();
-    let unchanged = is_unchanged(&mut long.lock(), &guard)?;
-    Ok(atoms::boolean(unchanged))
+    let over = over(&mut long.lock(), &guard)?;
+    Ok(over.unwrap_or_else(atoms::true_))
 }
 
-/// Whether all that was read still holds.
-pub(super) fn is_unchanged(long: &mut LongReads<Owned<Table>>, guard: &Guard) -> Result<bool, Failure> {
-    let found = long.look(guard, None, on_dirty_scheduler())?;
-    Ok(matches!(found, Found::Unchanged))
+/// Why a long transaction is over, if something of what it has read does not hold any more: `conflict` or `memory`.
+pub(super) fn over(long: &mut LongReads<Owned<Table>>, guard: &Guard) -> Result<Option<Term>, Failure> {
+    match long.look(guard, None, on_dirty_scheduler())? {
+        Found::Unchanged => Ok(None),
+        Found::Exhausted => Ok(Some(atoms::memory())),
+        Found::Changed | Found::ReadAgain => Ok(Some(atoms::conflict())),
+    }
 }
 
-/// Makes reads of the logs, which are complete, of what is noted. Returns the earliest deadline of the noted objects, or nothing if a note
-/// does not hold any more.
+/// Makes reads of the logs, which are complete, of what is noted. Returns the earliest deadline of the noted objects, or why the
+/// transaction is over.
 fn move_to_logs(
     env: Env,
     guard: &Guard,
     notes: Term,
     long: &mut LongReads<Owned<Table>>,
-) -> Result<Option<u64>, Failure> {
+) -> Result<Result<u64, Term>, Failure> {
     if notes.0 == NIL {
-        return Ok(Some(NEVER));
+        return Ok(Ok(NEVER));
     }
-    if !is_unchanged(long, guard)? {
-        return Ok(None);
+    if let Some(over) = over(long, guard)? {
+        return Ok(Err(over));
     }
     remember(env, guard, notes, long)?;
     let (mut reads, mut compared) = (Reads::none(), 0);
-    let hold = observe(env, guard, notes, 0, &mut reads, &mut compared)? && is_unchanged(long, guard)?;
-    Ok(hold.then(|| reads.deadline()))
+    if !observe(env, guard, notes, 0, &mut reads, &mut compared)? {
+        return Ok(Err(atoms::conflict()));
+    }
+    Ok(over(long, guard)?.map_or_else(|| Ok(reads.deadline()), Err))
 }
 
 /// Adds what the notes say was read.
@@ -231,7 +300,9 @@ fn remember(env: Env, guard: &Guard, notes: Term, long: &mut LongReads<Owned<Tab
             continue;
         };
         let part = match *elements {
-            [_, key, _] => with_probe(env, handle.table(), key, |probe| Ok(Part::key(handle.table(), probe)))?,
+            [_, key, _] => with_probe(env, handle.table(), key, |probe| {
+                Ok(Part::key(handle.table().kind(), probe))
+            })?,
             [_, from, to, down, _] => with_range(env, handle, (from, to, down), |range| Ok(Part::range(&range, None)))?,
             _ => return Err(bad()),
         };

@@ -6,12 +6,11 @@
 //!
 //! A [long](super::long) transaction gives `{Long, Notes}` in place of the notes.
 
-use super::long::{is_unchanged, long_of, read_key, read_range, Long};
+use super::long::{long_of, over, read_key, read_keys, read_range, Long};
 use super::*;
 use crate::layout::equal::equals_stored;
 use crate::vm::identical;
-use cats_sync::facade::{AtomicU64, Ordering};
-use cats_table::{inside, BagChange, Range, Reads, Writes, WRITES_LIMIT};
+use cats_table::{preferred, BagChange, Committed, Part, Range, Reads, Writes, WRITES_LIMIT};
 
 /// How often a call reads everything again because a place changed meanwhile. Then it counts as a conflict, although no
 /// value may have changed.
@@ -26,9 +25,6 @@ const MOST_COVERED: usize = 8;
 /// The most words of an object that is compared while its place is locked.
 const BRIEF: usize = 64;
 
-/// The pid of the keeper whose transaction alone may commit, or 0. See `cats_preferred`.
-static PREFERRED: AtomicU64 = AtomicU64::new(0);
-
 /// `{Identifier, Type, KeyPosition}` of a table that the caller may `read` or `write`. Fails for an engine without transactions. The
 /// caller's identifier is returned as it is, because a new one has to be collected.
 pub fn transaction_table(env: Env, &[named, right]: &[Term; 2]) -> Result<Term, Failure> {
@@ -40,7 +36,7 @@ pub fn transaction_table(env: Env, &[named, right]: &[Term; 2]) -> Result<Term, 
     };
     let handle = find_for_transaction(env, &guard, named, want)?;
     let table = handle.table();
-    if inside::is(env.this_process().0) {
+    if preferred::is_inside(env.this_process().0) {
         table.note_inside()?;
     }
     let identifier = match named.is_immediate() {
@@ -75,6 +71,77 @@ pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Te
     Ok(found)
 }
 
+/// The objects of several keys, a list for each, as they were when all notes held. There may be fewer lists than keys: of the first ones.
+pub fn transaction_read_many(env: Env, &[notes, table, keys]: &[Term; 3]) -> Result<Term, Failure> {
+    let keys = terms_of(env, keys)?;
+    if let Some(long) = long_of(env, notes)? {
+        return read_keys(env, long, table, &keys);
+    }
+    let guard = pin();
+    let handle = find_for_transaction(env, &guard, table, LOOKUP)?;
+    let (mut reads, mut compared) = (Reads::none(), 0);
+    for first in (0..ATTEMPTS).map(|attempt| attempt == 0) {
+        reads.clear();
+        if !observe(env, &guard, notes, 0, &mut reads, &mut compared)? {
+            return Ok(atoms::conflict());
+        }
+        let (mut lists, mut words) = (Vec::with_capacity(keys.len()), 0);
+        for key in &keys {
+            lists.push(look_up_in(env, handle, *key, &mut reads, first, &mut words)?.0);
+        }
+        account(env, words + keys.len() * 20);
+        if reads.hold() {
+            return Ok(env.list(&lists));
+        }
+        compared += keys.len();
+        if is_long(compared) {
+            break;
+        }
+    }
+    Ok(atoms::conflict())
+}
+
+fn terms_of(env: Env, list: Term) -> Result<Vec<Term>, Failure> {
+    let (mut terms, mut rest) = (Vec::new(), list);
+    while let Some((term, tail)) = env.cell(rest) {
+        if terms.len() == COMPARED && !on_dirty_scheduler() {
+            return Err(Failure::Big);
+        }
+        terms.push(term);
+        rest = tail;
+    }
+    match rest.0 {
+        NIL => Ok(terms),
+        _ => Err(bad()),
+    }
+}
+
+/// The objects of a key, whose place is added to the reads, and the key as a part of its table. Only the `first` time it counts as a use.
+/// Adds the words of the objects.
+pub(super) fn look_up_in<'g>(
+    env: Env,
+    handle: Handle<'g>,
+    key: Term,
+    reads: &mut Reads<'g>,
+    first: bool,
+    words: &mut usize,
+) -> Result<(Term, Part), Failure> {
+    with_probe(env, handle.table(), key, |probe| {
+        // Before its deadline is noted, which this may move.
+        if first && handle.table().options().leased() {
+            handle.member::<Used>(probe)?;
+        }
+        let mut found = Objects::none();
+        handle.lookup_in(reads, probe, on_dirty_scheduler(), &mut found)?;
+        if first && found.as_slice().is_empty() {
+            missed(handle);
+        }
+        *words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
+        check_words(*words)?;
+        Ok((tuples(env, found.as_slice())?, Part::key(handle.table().kind(), probe)))
+    })
+}
+
 /// The first objects of a range of an ordered table, up to a limit, as they were when all notes held.
 pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Term; 6]) -> Result<Term, Failure> {
     let limit = match limit.small_integer() {
@@ -94,17 +161,15 @@ pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Ter
     })
 }
 
-/// Carries out writes if all notes hold, atomically: `true`, or `false` if one does not hold. While the transaction of another keeper alone
-/// may commit, returns `{preferred, Keeper}`.
+/// Carries out writes if all notes hold, atomically: `true`, or `conflict` or `memory` if not. If the transaction of another keeper has
+/// reserved what is to be written, returns `{preferred, Keeper}`.
 ///
 /// A write is `{Table, Key, Objects}`. The key gets these objects in place of those that it has: none or one. In a bag it is
 /// `{Table, Key, []}` or `{Table, Key, {All, Gone, Added}}`. With `All`, the key loses all its objects. Otherwise it loses those that equal
 /// one of `Gone`. Then it gets those of `Added`.
 pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Result<Term, Failure> {
-    match preferred(env) {
-        None => (),
-        Some(preferred) if preferred == keeper => inside::end(env.this_process().0),
-        Some(other) => return Ok(env.tuple(&[atoms::preferred(), other])),
+    if keeper.0 == preferred::keeper() {
+        preferred::end(env.this_process().0);
     }
     let (long, notes) = match long_of(env, notes)? {
         Some((long, notes)) => (Some(long), notes),
@@ -124,21 +189,29 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
         reads.clear();
         // Once more with all places locked. Then there is little to look at.
         if let Some(long) = &mut long {
-            if !is_unchanged(long, &guard)? {
-                return Ok(atoms::false_());
+            if let Some(over) = over(long, &guard)? {
+                return Ok(over);
             }
         }
         let mut changes = Writes::none(on_dirty_scheduler());
         fill(env, &guard, writes, &mut rooms, &mut covered, &mut changes)?;
         if !observe(env, &guard, notes, covered.notes, &mut reads, &mut compared)? {
-            return Ok(atoms::false_());
+            return Ok(atoms::conflict());
         }
         let is_noted = |noted, found: Option<ObjectRef<'_>>| is_briefly_noted(env, found, noted);
         let done = changes.commit(&guard, &mut reads, long.as_deref_mut(), is_noted);
-        if done.map_err(|failure| of_table(env, failure, changes.failed()))? {
-            drop(changes);
-            wake(env);
-            return Ok(atoms::true_());
+        match done.map_err(|failure| of_table(env, failure, changes.failed()))? {
+            Committed::Done => {
+                drop(changes);
+                wake(env);
+                return Ok(atoms::true_());
+            }
+            // If it is not preferred any more, the call is made again.
+            Committed::Reserved => {
+                let keeper = living_keeper(env).ok_or(Failure::Busy)?;
+                return Ok(env.tuple(&[atoms::preferred(), keeper]));
+            }
+            Committed::Changed => (),
         }
         covered = Covered::nothing();
         compared += changes.cost();
@@ -146,7 +219,7 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
             break;
         }
     }
-    Ok(atoms::false_())
+    Ok(atoms::conflict())
 }
 
 /// Names the table whose limit was met.
@@ -158,58 +231,35 @@ fn of_table(env: Env, failure: cats_table::Failure, table: Option<&Table>) -> Fa
     }
 }
 
-/// The keeper whose transaction alone may commit, or `none`.
+/// The keeper of the preferred transaction, or `none`.
 pub fn transaction_preferred(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
-    Ok(preferred(env).unwrap_or_else(atoms::none))
+    Ok(living_keeper(env).unwrap_or_else(atoms::none))
 }
 
-/// Has only the transaction of this keeper commit, which the calling process runs: `false` if there is another living keeper.
+/// Prefers the transaction of this keeper, which the calling process runs: `false` if there is another living keeper.
 pub fn transaction_prefer(env: Env, &[keeper]: &[Term; 1]) -> Result<Term, Failure> {
     env.local_pid(keeper).ok_or_else(bad)?;
-    // AcqRel: nothing but the word itself is passed on. Its order with the locks does not matter.
-    let preferred = preferred(env).is_none()
-        && PREFERRED
-            .compare_exchange(0, keeper.0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-    if preferred {
-        inside::begin(env.this_process().0);
-    }
+    let preferred = living_keeper(env).is_none() && preferred::begin(keeper.0, env.this_process().0);
     Ok(atoms::boolean(preferred))
 }
 
-/// Lets others commit again, if this is the keeper.
+/// Prefers the transaction of this keeper no more.
 pub fn transaction_yield(_: Env, &[keeper]: &[Term; 1]) -> Result<Term, Failure> {
-    dismiss(keeper);
+    preferred::dismiss(keeper.0);
     Ok(atoms::ok())
 }
 
-/// The keeper whose transaction alone may commit.
-#[inline]
-fn preferred(env: Env) -> Option<Term> {
-    // Relaxed: a commit that does not see the word yet is one that began before.
-    match PREFERRED.load(Ordering::Relaxed) {
-        0 => None,
-        keeper => living(env, Term(keeper)),
+/// The keeper of the preferred transaction, if it lives.
+fn living_keeper(env: Env) -> Option<Term> {
+    let keeper = Term(preferred::keeper());
+    if keeper.0 == 0 {
+        return None;
     }
-}
-
-/// The keeper, if it lives.
-#[cold]
-fn living(env: Env, keeper: Term) -> Option<Term> {
     if monitor::is_alive(env, keeper) {
         return Some(keeper);
     }
-    dismiss(keeper);
+    preferred::dismiss(keeper.0);
     None
-}
-
-fn dismiss(keeper: Term) {
-    // AcqRel: as in `transaction_prefer`.
-    let dismissed = PREFERRED.compare_exchange(keeper.0, 0, Ordering::AcqRel, Ordering::Relaxed);
-    if dismissed.is_ok() {
-        // Another one may be preferred by now. Then its writes from outside are not found.
-        inside::end_any();
-    }
 }
 
 pub(super) fn find_for_transaction<'g>(

@@ -9,7 +9,7 @@ use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers,
 use crate::store::limited::Planned;
 use crate::store::{Content, Plain, Store};
 use crate::table::{Handle, Table};
-use crate::write_log::NOBODY;
+use crate::write_log::Actor;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_term::lease::Request;
@@ -407,7 +407,7 @@ impl Handle<'_> {
             true => Planned::PutNew(incoming[i].body()),
             false => Planned::Put(incoming[i].body()),
         };
-        let result = store.update_many(self.guard, &probes, NOBODY, planned, |places| {
+        let result = store.update_many(self.guard, &probes, Actor::OUTSIDE, planned, |places| {
             self.still_named()?;
             if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {
                 return Ok(false);

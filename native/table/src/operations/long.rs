@@ -3,163 +3,22 @@
 //! All that was read was there at the instant of the last look at the logs. So nothing is compared, and what a read costs does not depend on
 //! the reads before it.
 
-use crate::engines::Kind;
 use crate::failure::Failure;
-use crate::garbage;
-use crate::object::key::Key;
-use crate::object::schema::Probe;
+use crate::read_set::{Part, Parts};
 use crate::store::leases::is_past;
 use crate::table::{Handle, Table};
-use crate::write_log::{Author, Look, Reader, Write, NOBODY};
-use cats_engine::Range;
-use cats_sync::epoch::Guard;
+use crate::write_log::{Author, Look, Reader, NOBODY};
+use cats_sync::epoch::{Guard, Moment};
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_term::lease::NEVER;
-use cats_term::TermRef;
-use std::collections::{BTreeMap, BTreeSet};
-use std::ops::{Bound, Deref};
-use std::ptr;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::{mem, ptr};
 
-/// More writes than this are looked at on a dirty scheduler, and more reads are forgotten by the reaper.
+/// More writes than this are looked at on a dirty scheduler.
 const MANY: usize = 1000;
 
 /// The author of the next long transaction.
 static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
-
-/// Where a range ends.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum End {
-    Lowest,
-    At(Arc<Key>),
-    Highest,
-}
-
-impl End {
-    fn at(key: TermRef<'_>) -> Self {
-        Self::At(Arc::new(Key::own(key, true)))
-    }
-}
-
-/// What was read by one call.
-pub enum Part {
-    /// A key of a set, by the word of its probe. Another key may have the same word. Then a write of that one makes the transaction fail.
-    Word(u64),
-    /// All keys of a set.
-    All,
-    /// The keys of an ordered table from one to another. Both belong to it. So a write of one of them may make the transaction fail although
-    /// it was not read.
-    Range(RangeRead),
-}
-
-/// See [`Part`].
-pub struct RangeRead(End, End);
-
-impl Part {
-    /// A key of a table.
-    pub fn key(table: &Table, probe: &Probe<'_>) -> Self {
-        match table.kind() {
-            Kind::OrderedSet => {
-                let at = End::at(probe.term());
-                Self::Range(RangeRead(at.clone(), at))
-            }
-            _ => Self::Word(probe.word()),
-        }
-    }
-
-    /// A range up to its end, or up to the `last` key that was read.
-    pub fn range(range: &Range<'_, Probe<'_>>, last: Option<TermRef<'_>>) -> Self {
-        let from = range.from.map(|(probe, _)| probe.term());
-        let to = last.or(range.to.map(Probe::term));
-        let (lowest, highest) = if range.down { (to, from) } else { (from, to) };
-        Self::Range(RangeRead(
-            lowest.map_or(End::Lowest, End::at),
-            highest.map_or(End::Highest, End::at),
-        ))
-    }
-
-    fn has(&self, write: &Write) -> bool {
-        match (self, write.key()) {
-            (Self::Word(word), _) => *word == write.word(),
-            (Self::All, _) => true,
-            (Self::Range(RangeRead(lowest, highest)), Some(key)) => {
-                let at = End::At(key.clone());
-                *lowest <= at && at <= *highest
-            }
-            (Self::Range(_), None) => true,
-        }
-    }
-}
-
-/// All that was read of a table.
-enum Parts {
-    Words(BTreeSet<u64>),
-    All,
-    /// Ranges that do not meet: where each begins, and where it ends.
-    Ranges(BTreeMap<End, End>),
-}
-
-impl Parts {
-    fn of(table: &Table) -> Self {
-        match table.kind() {
-            Kind::OrderedSet => Self::Ranges(BTreeMap::new()),
-            _ => Self::Words(BTreeSet::new()),
-        }
-    }
-
-    fn add(&mut self, part: Part) {
-        match (self, part) {
-            (Self::Words(words), Part::Word(word)) => _ = words.insert(word),
-            (words @ Self::Words(_), Part::All) => *words = Self::All,
-            (Self::Ranges(ranges), Part::Range(RangeRead(lowest, highest))) if lowest <= highest => {
-                add_range(ranges, lowest, highest);
-            }
-            // No key is in it, or all are known to be read, or it is of another table.
-            _ => (),
-        }
-    }
-
-    fn has(&self, write: &Write) -> bool {
-        match (self, write.key()) {
-            (Self::Words(words), _) => words.contains(&write.word()),
-            (Self::All, _) => true,
-            (Self::Ranges(ranges), Some(key)) => {
-                let at = End::At(key.clone());
-                let before = ranges.range((Bound::Unbounded, Bound::Included(&at))).next_back();
-                before.is_some_and(|(_, highest)| at <= *highest)
-            }
-            (Self::Ranges(_), None) => true,
-        }
-    }
-
-    fn len(&self) -> usize {
-        match self {
-            Self::Words(words) => words.len(),
-            Self::All => 1,
-            Self::Ranges(ranges) => ranges.len(),
-        }
-    }
-}
-
-/// Adds a range, and joins it with those that it meets.
-fn add_range(ranges: &mut BTreeMap<End, End>, mut lowest: End, mut highest: End) {
-    if let Some((before, end)) = ranges.range((Bound::Unbounded, Bound::Included(&lowest))).next_back() {
-        if *end >= highest {
-            return;
-        }
-        if *end >= lowest {
-            lowest = before.clone();
-        }
-    }
-    loop {
-        let mut inside = ranges.range((Bound::Excluded(&lowest), Bound::Included(&highest)));
-        let Some(begin) = inside.next().map(|(begin, _)| begin.clone()) else {
-            break;
-        };
-        highest = ranges.remove(&begin).map_or(highest.clone(), |end| end.max(highest));
-    }
-    ranges.insert(lowest, highest);
-}
 
 /// What keeps a table alive.
 pub trait Owner: Deref<Target = Table> + Send + 'static {}
@@ -173,6 +32,8 @@ struct Member<T> {
     parts: Parts,
     /// Whether all writes since the reader began are in the log.
     complete: bool,
+    /// When the whole of it was reserved.
+    reserved: Option<Moment>,
 }
 
 /// What a look at the logs has found.
@@ -183,28 +44,45 @@ pub enum Found {
     ReadAgain,
     /// Something may have been changed that was read.
     Changed,
+    /// What was read, and the logs, are more than its memory.
+    Exhausted,
+}
+
+/// On what terms a long transaction runs.
+#[derive(Clone, Copy)]
+pub struct Terms {
+    /// The word of its keeper's pid, if it is preferred.
+    pub keeper: Option<u64>,
+    /// The bytes of what it has read, and of the logs of its tables.
+    pub memory: usize,
 }
 
 /// See the module's documentation.
 pub struct LongReads<T: Owner> {
     author: Author,
+    terms: Terms,
     members: Vec<Member<T>>,
     /// The earliest deadline of the objects.
     deadline: u64,
 }
 
-impl<T: Owner> Default for LongReads<T> {
-    fn default() -> Self {
+impl<T: Owner> LongReads<T> {
+    /// Nothing was read.
+    pub fn new(terms: Terms) -> Self {
         Self {
             // Relaxed: only the number matters.
             author: NEXT.fetch_add(1, Ordering::Relaxed),
+            terms,
             members: Vec::new(),
             deadline: NEVER,
         }
     }
-}
 
-impl<T: Owner> LongReads<T> {
+    /// Gives up what was read.
+    pub fn end(&mut self) -> Self {
+        mem::replace(self, Self::new(self.terms))
+    }
+
     /// The author of what the transaction writes, for the logs.
     pub fn author(&self) -> Author {
         self.author
@@ -230,9 +108,10 @@ impl<T: Owner> LongReads<T> {
         let store = handle.store();
         self.members.push(Member {
             table: owner,
-            reader: store.log().read(store.history())?,
-            parts: Parts::of(table),
+            reader: store.log().read(store.history(), self.author, self.terms.memory)?,
+            parts: Parts::of(table.kind()),
             complete: false,
+            reserved: None,
         });
         Ok(())
     }
@@ -240,9 +119,37 @@ impl<T: Owner> LongReads<T> {
     /// Whether the logs of all tables tell of all writes. The caller has no guard.
     pub fn is_complete(&mut self) -> bool {
         self.members.iter_mut().all(|member| {
-            member.complete = member.complete || member.reader.is_complete();
+            let settled = || member.reserved.is_none_or(Moment::is_past);
+            member.complete = member.complete || member.reader.is_complete() && settled();
             member.complete
         })
+    }
+
+    /// Has commits of others that write this part of a table be refused, if the transaction is preferred. Returns whether it is. What was
+    /// marked before is to be asked after that: a commit may have passed here and may have locked its places.
+    pub fn reserve(&self, table: &Table, part: &Part) -> Result<bool, Failure> {
+        let Some(keeper) = self.terms.keeper else {
+            return Ok(false);
+        };
+        if let Some(member) = self.members.iter().find(|member| ptr::eq(&*member.table, table)) {
+            member.reader.reserve(keeper, table.kind(), part.clone())?;
+        }
+        Ok(true)
+    }
+
+    /// The same for the whole of a set, of which nothing is marked. If this returns true, commits that have passed may be under way until
+    /// the logs are [complete](Self::is_complete) again.
+    pub fn reserve_whole(&mut self, table: &Table) -> Result<bool, Failure> {
+        let members = self.members.iter_mut();
+        let member = members
+            .filter(|member| member.reserved.is_none())
+            .find(|member| ptr::eq(&*member.table, table));
+        let (Some(keeper), Some(member)) = (self.terms.keeper, member) else {
+            return Ok(false);
+        };
+        member.reader.reserve(keeper, table.kind(), Part::All)?;
+        (member.reserved, member.complete) = (Some(Moment::now()), false);
+        Ok(true)
     }
 
     /// Adds what was read of a table that has [joined](Self::join), and the deadline of its objects.
@@ -264,14 +171,15 @@ impl<T: Owner> LongReads<T> {
         } in &mut self.members
         {
             let new = new.filter(|(other, _)| ptr::eq(*other, &**table)).map(|(_, part)| part);
-            let looked = reader.look(self.author, most, |write| {
-                again |= new.is_some_and(|part| part.has(write));
-                !parts.has(write)
+            let looked = reader.look(most, |write| {
+                again |= new.is_some_and(|part| part.has(write.word(), write.key()));
+                !parts.has(write.word(), write.key())
             })?;
             match looked {
                 // After the log was looked at: so the table had these contents until then.
                 Look::Unchanged if !table.is_dead() && reader.reads(table.store(guard).log()) => (),
                 Look::Unfinished => return Err(Failure::Big),
+                Look::CutOff => return Ok(Found::Exhausted),
                 _ => return Ok(Found::Changed),
             }
         }
@@ -282,22 +190,19 @@ impl<T: Owner> LongReads<T> {
         })
     }
 
+    /// Whether what was read, and what is not looked at yet, is more than its memory.
+    pub fn is_exhausted(&self) -> bool {
+        let bytes = |member: &Member<T>| member.parts.bytes() + member.reader.behind();
+        self.members.iter().map(bytes).sum::<usize>() > self.terms.memory
+    }
+
+    /// Whether it may be behind by any number of writes, because it is about to commit.
+    pub fn spare(&self, spared: bool) {
+        self.members.iter().for_each(|member| member.reader.spare(spared));
+    }
+
     /// Whether all that was read still holds.
     pub fn hold(&mut self, guard: &Guard) -> Result<bool, Failure> {
         Ok(matches!(self.look(guard, None, true)?, Found::Unchanged))
-    }
-}
-
-impl<T: Owner> Drop for LongReads<T> {
-    fn drop(&mut self) {
-        self.members.iter_mut().for_each(|member| member.reader.quit());
-        let cost = |member: &Member<T>| member.parts.len() + member.reader.behind();
-        if self.members.iter().map(cost).sum::<usize>() > MANY {
-            let mut members = std::mem::take(&mut self.members);
-            garbage::leave(Box::new(move || {
-                members.clear();
-                Ok(())
-            }));
-        }
     }
 }

@@ -24,7 +24,7 @@ use crate::store::limited::Planned;
 use crate::store::Store;
 use crate::table::counters::Operation;
 use crate::table::{Handle, Table};
-use crate::write_log::{Author, NOBODY};
+use crate::write_log::{Actor, NOBODY};
 use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};
@@ -266,6 +266,16 @@ struct TableChanges<'g, 'k, N> {
     failed: Cell<bool>,
 }
 
+/// What has become of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    Done,
+    /// What was read does not hold any more.
+    Changed,
+    /// The preferred transaction has read what would be written.
+    Reserved,
+}
+
 /// What a transaction writes. `N` is what it has noted of a key that it has read.
 pub struct Writes<'g, 'k, N = ()> {
     tables: SmallVec<[TableChanges<'g, 'k, N>; 1]>,
@@ -347,8 +357,8 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
     }
 
     /// Writes everything, if what was read still holds and no table was deleted or emptied meanwhile. Of the keys of which something was
-    /// noted, `is_noted` tells whether it is what they have. It is called while their places are locked. Returns false, and writes
-    /// nothing, if not. Atomic, also against operations outside of transactions. After it the value is spent. `long` is what else the
+    /// noted, `is_noted` tells whether it is what they have. It is called while their places are locked. Otherwise it writes
+    /// nothing. Atomic, also against operations outside of transactions. After it the value is spent. `long` is what else the
     /// transaction has read, if it is long.
     pub fn commit<T: Owner>(
         &mut self,
@@ -356,7 +366,7 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         reads: &mut Reads<'g>,
         mut long: Option<&mut LongReads<T>>,
         is_noted: impl Fn(N, Option<ObjectRef<'_>>) -> bool,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Committed, Failure> {
         for table in &self.tables {
             reads.stores.push((table.handle.table, table.store));
         }
@@ -368,14 +378,16 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
             long.as_deref().map_or(NOBODY, LongReads::author),
             !reads.marks.is_empty(),
         );
+        long.iter().for_each(|long| long.spare(true));
         // The log first: what it tells of holds until then, and what is marked holds from before until after that.
         let mut holds = |held: &[HeldPlace]| {
             let logged = long.as_mut().map_or(Ok(true), |long| long.hold(guard))?;
             Ok(logged && reads.hold_beside(held))
         };
+        let refused = Cell::new(false);
         let mut commit = Commit {
             guard,
-            author,
+            actor: Actor::commit(author, &refused),
             holds: &mut holds,
             is_noted,
             patient: self.patient,
@@ -385,6 +397,7 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         };
         let done = commit.carry_out(&self.tables);
         let replaced = commit.replaced;
+        long.iter().for_each(|long| long.spare(false));
         if let Ok(true) = done {
             self.tables.iter().for_each(TableChanges::count);
         }
@@ -392,14 +405,19 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
             // SAFETY: the places have other entries now, or none.
             unsafe { retire_entry(guard, old) }
         }
-        done
+        match done {
+            Ok(true) => Ok(Committed::Done),
+            Ok(false) => Ok(Committed::Changed),
+            Err(_) if refused.get() => Ok(Committed::Reserved),
+            Err(failure) => Err(failure),
+        }
     }
 }
 
 /// A commit that is being carried out.
 struct Commit<'a, F> {
     guard: &'a Guard,
-    author: Author,
+    actor: Actor<'a>,
     /// Whether what was read holds. The places that the transaction writes are locked by it, and sorted.
     holds: &'a mut dyn FnMut(&[HeldPlace]) -> Result<bool, Failure>,
     is_noted: F,
@@ -427,7 +445,7 @@ impl<F> Commit<'_, F> {
             // Only contents without bags have prices.
             Change::Delete(_) | Change::Bag(_) => Planned::Remove,
         };
-        let (guard, author) = (self.guard, self.author);
+        let (guard, actor) = (self.guard, self.actor);
         let change = |places: &mut dyn Locked| {
             if !table.are_noted(places, &self.is_noted) {
                 return Ok(false);
@@ -442,7 +460,7 @@ impl<F> Commit<'_, F> {
             }
             Ok(valid)
         };
-        let done = table.store.update_many(guard, &probes, author, planned, change);
+        let done = table.store.update_many(guard, &probes, actor, planned, change);
         table.failed.set(done.is_err());
         let valid = done?;
         if matches!(valid, Ok(true)) {

@@ -5,7 +5,7 @@ use super::books::Books;
 use super::limited::Planned;
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
-use crate::write_log::Author;
+use crate::write_log::Actor;
 use cats_engine::{Entry, Locked, Range, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;
@@ -96,7 +96,7 @@ pub trait Content<'s>: Copy {
         self,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        author: Author,
+        actor: Actor<'_>,
         planned: impl Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy>;

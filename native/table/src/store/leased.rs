@@ -10,7 +10,7 @@ use crate::expiry::notices::Why;
 use crate::object::group::free_entry;
 use crate::object::schema::{last_of_keys, Probe};
 use crate::object::{body_bytes, ObjectRef};
-use crate::write_log::Author;
+use crate::write_log::Actor;
 use cats_engine::{Entry, Locked, Range, Step, Trail};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
@@ -554,7 +554,7 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
         self,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        author: Author,
+        actor: Actor<'_>,
         planned: impl Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
@@ -565,7 +565,7 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
             self.prepay(guard, probes, &planned, paying, &mut lasting)?;
         }
         loop {
-            let done = self.plain().update_many_as_it_is(guard, probes, author, |places| {
+            let done = self.plain().update_many_as_it_is(guard, probes, actor, |places| {
                 // As in `change_in_place`.
                 let now = clock::now();
                 let is_refused = || (0..probes.len()).any(|i| planned(i).is_refused(places.get(i), now));

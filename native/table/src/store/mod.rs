@@ -26,7 +26,7 @@ use crate::history::History;
 use crate::object::group::free_entry;
 use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
-use crate::write_log::{Author, WriteLog};
+use crate::write_log::{Actor, WriteLog};
 use books::Books;
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::hash::Hash;
@@ -495,12 +495,12 @@ impl Store {
         &self,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        author: Author,
+        actor: Actor<'_>,
         planned: impl Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        content!(self, content => content.update_many(guard, probes, author, planned, change))
+        content!(self, content => content.update_many(guard, probes, actor, planned, change))
     }
 
     /// To be called after a key was written by [`update_many`](Self::update_many), or deleted by an [`update`](Self::update) that perhaps

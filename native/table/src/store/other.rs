@@ -5,7 +5,7 @@ use super::content::{Content, Use};
 use super::limited::Planned;
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
-use crate::write_log::Author;
+use crate::write_log::Actor;
 use cats_engine::{Between, Entry, Locked, Range, Step, Trail};
 #[cfg(feature = "compared")]
 use cats_papers::detaching::Detaching;
@@ -174,7 +174,7 @@ impl<'s> Content<'s> for Boxed<'s> {
         self,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        _author: Author,
+        _actor: Actor<'_>,
         _planned: impl Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {

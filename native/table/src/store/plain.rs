@@ -8,7 +8,7 @@ use super::engine::DefaultEngine;
 use super::limited::Planned;
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
-use crate::write_log::Author;
+use crate::write_log::Actor;
 use cats_engine::{Entry, Locked, Range, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;
@@ -57,13 +57,13 @@ impl<'s> Plain<'s> {
         self,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        author: Author,
+        actor: Actor<'_>,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         match self.books.history.is_watched() {
             true => self
                 .books
-                .update_many_watched(self.engine, guard, probes, author, change),
+                .update_many_watched(self.engine, guard, probes, actor, change),
             false => self.engine.update_many(guard, probes, change),
         }
     }
@@ -118,11 +118,11 @@ impl<'s> Content<'s> for Plain<'s> {
         self,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        author: Author,
+        actor: Actor<'_>,
         _planned: impl Fn(usize) -> Planned,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
-        self.update_many_as_it_is(guard, probes, author, change)
+        self.update_many_as_it_is(guard, probes, actor, change)
     }
 
     #[inline(always)]

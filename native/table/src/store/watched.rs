@@ -5,7 +5,7 @@ use super::books::{noting, Books};
 use super::engine::DefaultEngine;
 use crate::history::Writer;
 use crate::object::schema::Probe;
-use crate::write_log::{Author, Chain, Log, NOBODY};
+use crate::write_log::{Actor, Chain, Log, NOBODY};
 use cats_engine::{Entry, Locked, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;
@@ -149,13 +149,21 @@ impl Books {
         engine: DefaultEngine<'_>,
         guard: &Guard,
         probes: &[&Probe<'static>],
-        author: Author,
+        actor: Actor<'_>,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         let writer = Writer::enter(&self.history, guard)?;
         let log = self.wanted_log();
-        let logged = log.map(|log| (log, Chain::new(author, engine.is_ordered(), probes.iter().copied())));
+        let logged = log.map(|log| {
+            (
+                log,
+                Chain::new(actor.author(), engine.is_ordered(), probes.iter().copied()),
+            )
+        });
         engine.update_many(guard, probes, |places: &mut dyn Locked| {
+            if let Some((log, chain)) = &logged {
+                log.admit(actor, chain)?;
+            }
             writer.keep_all(probes, places)?;
             if let Some((log, chain)) = logged {
                 log.add(chain);

@@ -2,7 +2,7 @@
 
 use super::{Handle, Table, BLANK, INSIDE, RECORDED};
 use crate::failure::{Cause, Failure};
-use crate::inside;
+use crate::preferred;
 use crate::store::Store;
 use crate::table::contents::Contents;
 use cats_sync::epoch::{pin, Guard};
@@ -45,7 +45,7 @@ impl Table {
     pub fn note_inside(&self) -> Result<(), Failure> {
         self.alone(|| match self.is_dead() {
             true => (),
-            false => self.set_bit(INSIDE, !inside::is_none()),
+            false => self.set_bit(INSIDE, !preferred::is_nobody_inside()),
         })?;
         Ok(())
     }

@@ -8,9 +8,9 @@ pub(crate) mod options;
 use crate::engines::Kind;
 use crate::evict::allowance::is_small;
 use crate::failure::{Cause, Failure};
-use crate::inside;
 use crate::object::group::KeyPlace;
 use crate::object::Layout;
+use crate::preferred;
 use crate::store::other::{Frozen, Other};
 use crate::store::Store;
 use crate::table::contents::Contents;
@@ -447,11 +447,11 @@ impl Table {
         if state & INSIDE == 0 {
             return Ok(());
         }
-        if inside::is_none() {
+        if preferred::is_nobody_inside() {
             // If it fails, the next call does it.
             let _ = self.note_inside();
         }
-        match right == Right::Write && inside::is(caller) {
+        match right == Right::Write && preferred::is_inside(caller) {
             true => Err(Cause::InsideTransaction.into()),
             false => Ok(()),
         }

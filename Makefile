@@ -59,7 +59,7 @@ test-models: deps-test ## check models of the synchronisation with loom
 
 test-schedules: deps-test ## models of whole engines under random schedules, with shuttle
 	cd native && RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle sh -c '\
-	    cargo test --locked -p cats-engine -p cats-papers --lib models && \
+	    cargo test --locked -p cats-engine -p cats-papers -p cats-table --lib models && \
 	    cargo test --locked -p cats-papers --test linear_hash_shuttle'
 
 test-erlang: deps-test build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors

@@ -4,7 +4,7 @@
 -import(cats_test_lib, [one_of/1]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
-         without_need_of_room/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1,
+         without_need_of_room/1, fails_without_need/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1, held_terms/1, too_large/1,
          snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1, refused_lists/1,
          emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, any_size/1, any_size_together/1]).
 
@@ -12,6 +12,7 @@ suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room,
+     fails_without_need,
      used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
      smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, few_large, long_lists,
      any_size, any_size_together].
@@ -229,6 +230,25 @@ without_need_of_room(_Config) ->
          ?assertEqual(Size, cats:info(Table, size)),
          cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES]].
+
+%% Nor does what fails, or finds no object.
+fails_without_need(_Config) ->
+    Calls = [{update_counter, [new, {3, 1}, {new, 0}]}, {update_counter, [new, {2, 1}, {new, x}]},
+             {update_counter, [new, {2, 1}]}, {update_counter, [new, [{2, 1}, {2, x}], {new, 0}]},
+             {update_element, [new, {3, x}, {new, 0}]}, {update_element, [new, {1, x}, {new, 0}]},
+             {update_element, [new, {2, x}]}, {add, [new, 1]}, {replace, [{new, 0}, {new, 1}]},
+             {update, [new, fun(_) -> keep end, {new, 0}]}, {update, [new, fun(_) -> delete end, {new, 0}]},
+             {update, [new, fun(_) -> error(failed) end, {new, 0}]}, {update, [new, fun(_) -> wrong end, {new, 0}]},
+             {insert_new, [[{new, 0}, {1, 1}]]}, {insert_new, [[{new, 0}, {}]]}, {insert, [[{new, 0}, {}]]},
+             {fetch, [new, fun(_) -> error(failed) end]}, {take, [new]}, {touch, [new, 5]}],
+    [begin
+         Table = cats:new(t, [Type, public, {ttl, infinity}, {limit, {objects, 10}}, {evict, Policy}]),
+         true = cats:insert(Table, [{N, N} || N <- lists:seq(1, 10)]),
+         _ = try apply(cats, Function, [Table | Arguments]) catch error:_ -> failed end,
+         ?assertEqual({Function, Arguments, [{N, N} || N <- lists:seq(1, 10)]},
+                      {Function, Arguments, lists:sort(cats:tab2list(Table))}),
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], {Function, Arguments} <- Calls].
 
 %% The older one of two objects is evicted, unless it was used.
 uses(_Config) ->

@@ -191,7 +191,8 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
             limits.hold(self, guard)?;
         }
         // Most of what full contents lack are objects that are about to be put. So room is made before the place is locked.
-        if let Some(price) = adding.map(|(body, _)| limits.price_of_one(body, None)) {
+        let price = adding.filter(|(_, puts)| puts(None));
+        if let Some(price) = price.map(|(body, _)| limits.price_of_one(body, None)) {
             if limits.lacks(price) && !self.owner.engine.may_have(guard, probe) {
                 limits.make_room(self, guard, &[probe], price, &mut paying.purse)?;
             }
@@ -240,10 +241,7 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         if adds {
             limits.hold(self, guard)?;
         }
-        // As in `change_within`.
-        if adds && !limits.counts_bytes() && limits.lacks(1) && !self.owner.engine.may_have(guard, probe) {
-            limits.make_room(self, guard, &[probe], 1, &mut purse)?;
-        }
+        // No room is made before, as in `change_within`: the change may fail, and then nothing is to be evicted.
         loop {
             let mut gone = 0;
             let done = self.plain().update_as_it_is(guard, probe, false, |old| {

@@ -5,8 +5,9 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
          without_need_of_room/1, fails_without_need/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1,
-         held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1, refused_lists/1,
-         emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, any_size/1, any_size_together/1]).
+         held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1,
+         refused_lists/1, emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, any_size/1,
+         any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 

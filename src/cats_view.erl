@@ -125,9 +125,14 @@ read_first(Tid, Key, State, Called) ->
 %% @doc The objects of several keys of the first table, a list for each.
 -spec read_many([Key :: term()], #state{}, called()) -> [[Object :: tuple()]].
 read_many(Keys, #state{tables = [#table{tid = Tid, type = Type} | _], writes = Writes} = State, Called) ->
-    Own = [cats_writes:find(Tid, Type, Key, Writes) || Key <- Keys],
-    Sought = [Key || {Key, Written} <- lists:zip(Keys, Own), is_read(Written)],
-    with_changes(Own, read_all(Tid, Sought, State, Called), Type).
+    case Writes =:= cats_writes:none() of
+        true ->
+            read_all(Tid, Keys, State, Called);
+        false ->
+            Own = [cats_writes:find(Tid, Type, Key, Writes) || Key <- Keys],
+            Sought = [Key || {Key, Written} <- lists:zip(Keys, Own), is_read(Written)],
+            with_changes(Own, read_all(Tid, Sought, State, Called), Type)
+    end.
 
 %% Whether what the table has makes a difference.
 is_read(none) -> true;
@@ -156,15 +161,21 @@ read_all(Tid, Keys, State, Called) ->
         {logged, Lists} ->
             logged(Lists, State);
         Lists ->
-            {Read, Others} = lists:split(length(Lists), Keys),
-            Notes = [{Tid, Key, Objects} || {Key, Objects} <- lists:zip(Read, Lists)],
-            Noted = lists:foldl(fun with_note/2, State, Notes),
+            #state{notes = Notes, compared = Compared} = State,
+            {Others, NewNotes, Size} = note_all(Keys, Lists, Tid, Notes, Compared),
+            Noted = State#state{notes = NewNotes, compared = Size},
             put(?STATE, Noted),
-            Lists ++ read_all(Tid, Others, Noted, Called)
+            case Others of
+                [] -> Lists;
+                _ -> Lists ++ read_all(Tid, Others, Noted, Called)
+            end
     end.
 
-with_note({_, _, Objects} = Note, #state{notes = Notes, compared = Compared} = State) ->
-    State#state{notes = [Note | Notes], compared = Compared + max(1, length(Objects))}.
+%% Also returns the keys that were not read yet.
+note_all([Key | Keys], [Objects | Lists], Tid, Notes, Size) ->
+    note_all(Keys, Lists, Tid, [{Tid, Key, Objects} | Notes], Size + max(1, length(Objects)));
+note_all(Others, [], _Tid, Notes, Size) ->
+    {Others, Notes, Size}.
 
 %% All fields of a state are given here and below, because that is faster than to change some.
 noted(Objects, Note, Size, State) ->

@@ -22,6 +22,9 @@ const COMPARED: usize = 500;
 /// Notes are covered if there are at most so many, and at most so many writes.
 const MOST_COVERED: usize = 8;
 
+/// Up to this number of keys need no allocation.
+const FEW: usize = 8;
+
 /// The most words of an object that is compared while its place is locked.
 const BRIEF: usize = 64;
 
@@ -85,7 +88,7 @@ pub fn transaction_read_many(env: Env, &[notes, table, keys]: &[Term; 3]) -> Res
         if !observe(env, &guard, notes, 0, &mut reads, &mut compared)? {
             return Ok(atoms::conflict());
         }
-        let (mut lists, mut words) = (Vec::with_capacity(keys.len()), 0);
+        let (mut lists, mut words) = (SmallVec::<[_; FEW]>::new(), 0);
         for key in &keys {
             lists.push(look_up_in(env, handle, *key, &mut reads, first, &mut words)?.0);
         }
@@ -101,8 +104,8 @@ pub fn transaction_read_many(env: Env, &[notes, table, keys]: &[Term; 3]) -> Res
     Ok(atoms::conflict())
 }
 
-fn terms_of(env: Env, list: Term) -> Result<Vec<Term>, Failure> {
-    let (mut terms, mut rest) = (Vec::new(), list);
+fn terms_of(env: Env, list: Term) -> Result<SmallVec<[Term; FEW]>, Failure> {
+    let (mut terms, mut rest) = (SmallVec::new(), list);
     while let Some((term, tail)) = env.cell(rest) {
         if terms.len() == COMPARED && !on_dirty_scheduler() {
             return Err(Failure::Big);

@@ -230,7 +230,7 @@ sums(_Config) ->
     Sum = fun() -> cats_transaction:foldl(fun({_, Count}, Sum) -> Count + Sum end, 0, Table) end,
     Sums = [cats_transaction:run(Sum, [], #{retries => infinity}) || _ <- lists:seq(1, 100)],
     unlink(Writer),
-    exit(Writer, kill),
+    ok = cats_test_lib:stop(Writer, kill),
     ?assertEqual([{atomic, 0}], lists:usort(Sums)).
 
 %% An object that others move between two sets is in one of them, also where one is empty and its objects expire.
@@ -248,7 +248,7 @@ moved(_Config) ->
     Count = fun() -> [length(cats_transaction:match_object(Set, '_')) || Set <- Sets] end,
     Counts = [cats_transaction:run(Count, [], #{retries => infinity}) || _ <- lists:seq(1, 3000)],
     unlink(Writer),
-    exit(Writer, kill),
+    ok = cats_test_lib:stop(Writer, kill),
     ?assertEqual([], lists:usort(Counts) -- [{atomic, [0, 1]}, {atomic, [1, 0]}]).
 
 %% What expires within the transaction makes it run again.

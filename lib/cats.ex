@@ -37,6 +37,8 @@ defmodule Cats do
     * `{:conflict, runs}`: the function has run so many times.
     * `{:timeout, runs}`: it has run so many times, and the time was over.
     * `{:memory, runs}`: it has run so many times, and its memory was not enough.
+    * `{:badarg, stacktrace}` or `{:system_limit, stacktrace}`: the process may not write one of the tables any more, or
+      one of them is full. That is found at the end.
 
   ## Options
 
@@ -57,16 +59,17 @@ defmodule Cats do
     case :cats_transaction.run(fn -> attempt(fun) end, [], options(options)) do
       {:atomic, result} -> {:ok, result}
       {:aborted, {__MODULE__, :raised, error, stack}} -> :erlang.raise(:error, error, stack)
-      {:aborted, {:throw, value}} -> throw(value)
+      {:aborted, {__MODULE__, :thrown, value}} -> throw(value)
       {:aborted, reason} -> {:error, reason}
     end
   end
 
-  # An abort may have any reason, so an exception gets one that is known.
+  # An abort may have any reason, so an exception and a throw get one that is known.
   defp attempt(fun) do
     fun.()
   catch
     :error, error -> abort({__MODULE__, :raised, error, __STACKTRACE__})
+    :throw, value -> abort({__MODULE__, :thrown, value})
   end
 
   defp options(options) do

@@ -75,6 +75,8 @@ fruit = Cats.Table.new([:ordered_set, :public])
   Cats.transaction(fn -> Cats.range(fruit, %{below: 10, order: :descending}, 2) end, retries: 3, timeout: 60_000)
 {:error, :no} = Cats.transaction(fn -> Cats.delete(fruit.id, 1) && Cats.abort(:no) end)
 {:error, :left} = Cats.transaction(fn -> Cats.delete(fruit, 1) && exit(:left) end)
+{:error, {:throw, 1}} = Cats.transaction(fn -> Cats.delete(fruit, 1) && Cats.abort({:throw, 1}) end)
+{:error, {:throw, 1}} = Cats.transaction(fn -> exit({:throw, 1}) end)
 :thrown = try do Cats.transaction(fn -> Cats.delete(fruit, 1) && throw(:thrown) end) catch value -> value end
 \"oops\" = try do Cats.transaction(fn -> Cats.delete(fruit, 1) && raise \"oops\" end)
          rescue error in RuntimeError -> error.message end
@@ -102,9 +104,9 @@ end)
 
 for options <- [[tries: 1], %{}, :retries, [retries: 1, other: 2]] do
   message = try do Cats.transaction(fn -> 1 end, options) rescue error in ArgumentError -> error.message end
-  true = message =~ \"retries: and timeout:\"
+  true = message =~ \"retries:, timeout: and memory:\"
 end
-for options <- [[retries: -1], [timeout: :never]] do
+for options <- [[retries: -1], [timeout: :never], [memory: :all]] do
   ArgumentError = try do Cats.transaction(fn -> 1 end, options) rescue error -> error.__struct__ end
 end
 snapshot = :cats.snapshot(fruit.id)

@@ -15,7 +15,7 @@ use std::ops::Deref;
 use std::{mem, ptr};
 
 /// More writes than this are looked at on a dirty scheduler.
-const MANY: usize = 1000;
+const LOOK_LIMIT: usize = 10_000;
 
 /// The author of the next long transaction.
 static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
@@ -164,7 +164,7 @@ impl<T: Owner> LongReads<T> {
     /// Looks whether all that was read still holds. `new` was read of a table, and will be added if it holds too. If a table has not joined,
     /// or is incomplete, nothing is known of it. A long look fails with [`Failure::Big`], unless the caller is `patient`.
     pub fn look(&mut self, guard: &Guard, new: Option<(&Table, &Part)>, patient: bool) -> Result<Found, Failure> {
-        let most = if patient { usize::MAX } else { MANY };
+        let most = if patient { usize::MAX } else { LOOK_LIMIT };
         let mut again = false;
         for Member {
             table, reader, parts, ..

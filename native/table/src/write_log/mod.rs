@@ -252,7 +252,7 @@ impl Progress {
 
     /// Cuts the reader off if it is too far behind. Returns what it has not seen.
     fn cut_off(&self, total: usize) -> Option<*mut Write> {
-        // Relaxed: a reader that is spared has the lock of a place of which it adds the writes, or is cut off before.
+        // Relaxed: a commit that is cut off because this was not seen yet fails, and writes nothing.
         let is_late = self.behind(total) > self.memory && !self.spared.load(Ordering::Relaxed);
         // A reader that has the lock goes on.
         let seen = is_late.then(|| self.seen.try_with(|seen| std::mem::replace(&mut seen.0, null_mut())))??;

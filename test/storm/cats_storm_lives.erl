@@ -71,9 +71,9 @@ fill(Table) ->
     Objects = some_objects(Table, one_of([10, 100, 100, 1000])),
     call(Table, one_of([insert, insert_many]), [Objects], []).
 
-%% A bag to which much is added would grow without end. A kept one is not emptied.
+%% A bag to which much is added would grow without end.
 empty_bag(#{tid := Tid} = Table) ->
-    has(wild, Table) andalso has(bag_like, Table) andalso outcome(fun() -> cats:delete_all_objects(Tid) end).
+    has(bag_like, Table) andalso outcome(fun() -> cats:delete_all_objects(Tid) end).
 
 %%% Copies
 
@@ -87,9 +87,14 @@ to_ets(#{type := Type, keypos := Keypos} = Table) ->
     ets:delete(Copy),
     Wrong.
 
-from_ets(#{type := Type, keypos := Keypos} = Table) ->
+from_ets(Table) ->
+    case has(kept, Table) andalso has(bag_like, Table) of
+        true -> nothing;
+        false -> empty_bag(Table), copy_from_ets(Table)
+    end.
+
+copy_from_ets(#{type := Type, keypos := Keypos} = Table) ->
     cats_storm_worker:note(from_ets),
-    empty_bag(Table),
     Source = ets:new(source, [Type, {keypos, Keypos}]),
     ets:insert(Source, some_objects(Table, one_of([1, 10, 100]))),
     Wrong = case outcome(fun() -> cats:from_ets(id(Table), Source) end) of

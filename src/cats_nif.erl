@@ -144,7 +144,7 @@
 ]).
 -endif.
 
--export_type([outcome/1, table/0, cursor/0, note/0, reads/0, place/0, settings/0, trace_event/0]).
+-export_type([outcome/1, over/0, table/0, cursor/0, note/0, reads/0, place/0, settings/0, trace_event/0]).
 
 -on_load(load/0).
 

@@ -1,8 +1,8 @@
 //! The preferred transaction: one that has failed several times. What it has read is reserved, see [`write_log`](crate::write_log).
 //!
-//! Its keeper is a process that stands for it. The process that is inside of its function may not write from outside of the transaction to
-//! tables that the transaction uses: such a write makes the transaction fail again, and cannot be taken back. Its tables have a bit in their
-//! state, so calls on other tables need not look.
+//! Its keeper is a process that stands for it. The process that is inside of its function may not write to the transaction's tables from
+//! outside of it. Such a write makes the transaction fail again, and cannot be taken back. Its tables have a bit in their state, so calls on
+//! other tables need not look.
 
 use cats_sync::facade::{AtomicU64, Ordering};
 

@@ -94,8 +94,12 @@ impl<T: Owner> LongReads<T> {
     }
 
     /// Whether the log of a table is read.
-    pub fn has_joined(&self, table: &Table) -> bool {
-        self.members.iter().any(|member| ptr::eq(&*member.table, table))
+    pub fn has_joined(&mut self, table: &Table) -> bool {
+        self.member(table).is_some()
+    }
+
+    fn member(&mut self, table: &Table) -> Option<&mut Member<T>> {
+        self.members.iter_mut().find(|member| ptr::eq(&*member.table, table))
     }
 
     /// Begins to read the log of a table, which has transactions. `owner` is of the same table.
@@ -127,11 +131,11 @@ impl<T: Owner> LongReads<T> {
 
     /// Has commits of others that write this part of a table be refused, if the transaction is preferred. Returns whether it is. What was
     /// marked before is to be asked after that: a commit may have passed here and may have locked its places.
-    pub fn reserve(&self, table: &Table, part: &Part) -> Result<bool, Failure> {
+    pub fn reserve(&mut self, table: &Table, part: &Part) -> Result<bool, Failure> {
         let Some(keeper) = self.terms.keeper else {
             return Ok(false);
         };
-        if let Some(member) = self.members.iter().find(|member| ptr::eq(&*member.table, table)) {
+        if let Some(member) = self.member(table) {
             member.reader.reserve(keeper, table.kind(), part.clone())?;
         }
         Ok(true)
@@ -140,11 +144,9 @@ impl<T: Owner> LongReads<T> {
     /// The same for the whole of a set, of which nothing is marked. If this returns true, commits that have passed may be under way until
     /// the logs are [complete](Self::is_complete) again.
     pub fn reserve_whole(&mut self, table: &Table) -> Result<bool, Failure> {
-        let members = self.members.iter_mut();
-        let member = members
-            .filter(|member| member.reserved.is_none())
-            .find(|member| ptr::eq(&*member.table, table));
-        let (Some(keeper), Some(member)) = (self.terms.keeper, member) else {
+        let keeper = self.terms.keeper;
+        let member = self.member(table).filter(|member| member.reserved.is_none());
+        let (Some(keeper), Some(member)) = (keeper, member) else {
             return Ok(false);
         };
         member.reader.reserve(keeper, table.kind(), Part::All)?;
@@ -155,8 +157,7 @@ impl<T: Owner> LongReads<T> {
     /// Adds what was read of a table that has [joined](Self::join), and the deadline of its objects.
     pub fn add(&mut self, table: &Table, part: Part, deadline: u64) {
         self.deadline = self.deadline.min(deadline);
-        let member = self.members.iter_mut().find(|member| ptr::eq(&*member.table, table));
-        if let Some(member) = member {
+        if let Some(member) = self.member(table) {
             member.parts.add(part);
         }
     }

@@ -378,7 +378,9 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
             long.as_deref().map_or(NOBODY, LongReads::author),
             !reads.marks.is_empty(),
         );
-        long.iter().for_each(|long| long.spare(true));
+        if let Some(long) = &long {
+            long.spare(true);
+        }
         // The log first: what it tells of holds until then, and what is marked holds from before until after that.
         let mut holds = |held: &[HeldPlace]| {
             let logged = long.as_mut().map_or(Ok(true), |long| long.hold(guard))?;
@@ -397,7 +399,9 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         };
         let done = commit.carry_out(&self.tables);
         let replaced = commit.replaced;
-        long.iter().for_each(|long| long.spare(false));
+        if let Some(long) = &long {
+            long.spare(false);
+        }
         if let Ok(true) = done {
             self.tables.iter().for_each(TableChanges::count);
         }

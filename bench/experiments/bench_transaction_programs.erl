@@ -1,6 +1,6 @@
 %% Two programs of the databases' world in small. `bank' is TPC-B: a deposit changes an account, its teller and its
-%% branch, and adds to the history. `orders' is the transaction New-Order of TPC-C: it takes the next number of a
-%% district, reads the prices of 10 to 15 items, reduces their stock, and writes the order with a line for each item.
+%% branch, and adds to the history. `orders' is the transaction New-Order of TPC-C. It takes the next number of a
+%% district and reads the prices of 10 to 15 items. It reduces their stock, and writes the order with a line for each.
 %% Of a hundred orders one names an item that does not exist, and is aborted. At the end the sums and the counters are
 %% checked: what is wrong fails the measurement.
 -module(bench_transaction_programs).

@@ -1,7 +1,8 @@
-%% Several reads and writes in one step, in three ways: a transaction of cats, one of Mnesia on tables in memory, or a
-%% process that owns tables of ets and does one thing after the other. Objects are records as those of Mnesia: the name
-%% of the table, then the key. So one body serves all ways. It is `fun(Words, Tables, Argument)', where Words are what
-%% the functions of this module take first, and Tables maps names to tables.
+%% Several reads and writes in one step, in three ways. Two are a transaction of cats, and one of Mnesia on tables in
+%% memory. The third is a process that owns tables of ets and does one thing after the other. Objects are records as
+%% those of Mnesia: the name of the table, then the key. So one body serves all ways. It is
+%% `fun(Words, Tables, Argument)', where Words are what the functions of this module take first, and Tables maps names
+%% to tables.
 -module(bench_atomic).
 -export([subjects/0, open/2, close/1, run/3, all/2, read/3, read_to_write/3, write/3, delete/3, first/2, abort/2]).
 -export_type([words/0, bank/0, body/0, table/0]).

@@ -71,9 +71,9 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0,
-              insert_options/0, key_range/0, lifetime/0, notify_option/0, option/0, tab/0, stats/0, table/0,
-              table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, fetch_outcome/0,
+              increment/0, info_item/0, insert_options/0, key_range/0, lifetime/0, notify_option/0, option/0, tab/0,
+              stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 %% The result of a native function that has the name and the arguments of the function around it.
@@ -208,7 +208,7 @@
 %% <li>`evicted': objects that were removed because of the table's limit. `readmitted': keys that came back soon after
 %%     that, as far as policy `s3_fifo' remembers. Many of them say that the limit is low. `refused': calls that failed
 %%     with `system_limit' because of the limit.</li>
-%% <li>`fetches_made', `fetches_failed': how often the function of a {@link fetch/3} made an object, or failed.
+%% <li>`fetches_made', `fetches_failed': how often the function of a {@link fetch/3} returned, or failed.
 %%     `fetches_waited': how often a process waited for the function of another one. `fetches_stale': how often an
 %%     object was returned that had ended.</li>
 %% </ul>
@@ -277,8 +277,12 @@
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
 -type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => 0..1099511627775,
-                           retry => boolean(), refresh_timeout => 1..4294967295 | infinity}.
+                           retry => boolean(), refresh_timeout => 1..4294967295 | infinity,
+                           returns => object | outcome}.
 %% See {@link fetch/4}. Times are in milliseconds.
+-type fetch_outcome() :: {store, Object :: tuple()} | {store, Object :: tuple(), #{ttl => lifetime()}}
+                       | {ignore, Value :: term()}.
+%% What a function returns that makes an object for {@link fetch/4} with option `returns'.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
 %% What {@link update/3} does to an object. It returns the object to store, `keep' to change nothing, or `delete' to
 %% delete the object.
@@ -441,6 +445,10 @@ fetch(Table, Key, Fun) ->
 %% @doc Like {@link fetch/3}, with options:
 %%
 %% <ul>
+%% <li>`returns': with `outcome', the function says what is done with what it returns, which is a {@link
+%%     fetch_outcome()}. `{store, Object}' stores an object, and `{store, Object, #{ttl => Time}}' one that lives for
+%%     so long. `{ignore, Value}' stores nothing. The call returns the object, or the value. By default `object': the
+%%     function returns an object, which is stored.</li>
 %% <li>`timeout': how many milliseconds to wait for the function of another process. After that the call exits with
 %%     `{timeout, _}'. The other process goes on. By default there is no limit.</li>
 %% <li>`retry': whether to run the own function when that of another process has failed for which the call waited. If
@@ -463,8 +471,13 @@ fetch(Table, Key, Fun) ->
 %% limit, when a walk meets hundreds of such objects in a row, and when order statistics are asked for. With `{evict,
 %% none}' nothing is kept.
 %%
+%% A value that is not stored is also the result of those that wait for the function, if they have `returns => outcome'
+%% too. A call without that option looks again, and runs its own function.
+%%
 %% `ttl' and `stale' fail with `badarg' when the objects of the table cannot expire.
--spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple()), fetch_options()) -> Object :: tuple().
+-spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object | fetch_outcome()), fetch_options()) ->
+          Object | (Value :: term()) when
+      Object :: tuple().
 fetch(Table, Key, Fun, Options) when is_function(Fun, 1) ->
     Called = [Table, Key, Fun, Options],
     case cats_fetch:call(Called, Options) of

@@ -9,6 +9,7 @@
 %% | what happens | the flight ends with | the others |
 %% |---|---|---|
 %% | the leader has stored the object | the object | return the object |
+%% | its function gave a value to ignore | the value | return it if they ask for outcomes, or look again |
 %% | its function failed | the exception | fail with it, or look again |
 %% | it was killed, others wrote to the key, or the table was emptied or deleted | `ended' | look again; one leads |
 %%
@@ -30,9 +31,11 @@
 
 %% How a fetch was called.
 -record(call,
-        {function :: fun((Key :: term()) -> tuple()),
+        {function :: fun((Key :: term()) -> term()),
          %% The arguments of `cats:fetch'.
          called :: [term()],
+         %% What the function returns.
+         returns = object :: object | outcome,
          %% A monotonic time in milliseconds up to which to wait for others.
          deadline = infinity :: integer() | infinity,
          %% The lifetime of the object that the function makes.
@@ -51,6 +54,7 @@
 
 %% How a flight ends.
 -define(made(Object), {?MODULE, made, Object}).
+-define(ignored(Value), {?MODULE, ignored, Value}).
 -define(failed(Class, Reason, Stack), {?MODULE, failed, Class, Reason, Stack}).
 -define(ended, {?MODULE, ended}).
 
@@ -80,6 +84,7 @@ call(_Called, _Options) ->
     error.
 
 option(_Name, _Value, error) -> error;
+option(returns, Returns, Call) when Returns =:= object; Returns =:= outcome -> Call#call{returns = Returns};
 option(timeout, infinity, Call) -> Call;
 option(timeout, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST -> Call#call{deadline = deadline(Time)};
 option(ttl, infinity, Call) -> Call#call{ttl = infinity};
@@ -92,7 +97,7 @@ option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LO
 option(_Name, _Value, _Call) -> error.
 
 %% @doc See {@link cats:fetch/4}.
--spec fetch(cats:table(), Key :: term(), call()) -> tuple().
+-spec fetch(cats:table(), Key :: term(), call()) -> tuple() | (Ignored :: term()).
 fetch(Table, Key, Call) ->
     go_on(find(Table, Key, Call), Table, Key, Call).
 
@@ -105,7 +110,7 @@ again(Table, Key, Call) ->
     go_on(find_again(Table, Key, Call), Table, Key, Call).
 
 %% @doc The same after a miss.
--spec miss(cats:table(), Key :: term(), call()) -> tuple().
+-spec miss(cats:table(), Key :: term(), call()) -> tuple() | (Ignored :: term()).
 miss(Table, Key, Call) ->
     case flight_to(Table, Key, Call) of
         {_, Leader} when Leader =:= self() ->
@@ -159,6 +164,8 @@ fly(Place, {Leader, Monitor} = Led, Stores, Deadline) ->
     receive
         ?made(_) = Made ->
             Made;
+        ?ignored(_) = Ignored ->
+            Ignored;
         ?failed(_, _, _) = Failed ->
             Failed;
         ?stores ->
@@ -255,33 +262,51 @@ renew(Caller, Callers, Place, Table, Call) ->
     end.
 
 lead(Flight, {_, Key} = Place, Table, Call) ->
-    Object = try
-                 %% Another process may have stored it before this flight began.
-                 case find_again(Table, Key, Call) of
-                     {Found, false} -> Found;
-                     _ -> make(Flight, Table, Key, Call)
-                 end
-             catch
-                 Class:Reason:Stack ->
-                     end_flight(Flight, Place),
-                     Flight ! ?failed(Class, Reason, Stack),
-                     erlang:raise(Class, Reason, Stack)
-             end,
+    {_, _, Result} = Outcome =
+        try
+            %% Another process may have stored it before this flight began.
+            case find_again(Table, Key, Call) of
+                {Found, false} -> ?made(Found);
+                _ -> make(Flight, Table, Key, Call)
+            end
+        catch
+            Class:Reason:Stack ->
+                end_flight(Flight, Place),
+                Flight ! ?failed(Class, Reason, Stack),
+                erlang:raise(Class, Reason, Stack)
+        end,
     end_flight(Flight, Place),
-    Flight ! ?made(Object),
-    Object.
+    Flight ! Outcome,
+    Result.
 
 make(Flight, Table, Key, #call{function = Function} = Call) ->
-    Made = try
-               Function(Key)
-           catch
-               Class:Reason:Stack ->
-                   count(Table, fetch_failed),
-                   erlang:raise(Class, Reason, Stack)
-           end,
+    Returned = try
+                   Function(Key)
+               catch
+                   Class:Reason:Stack ->
+                       count(Table, fetch_failed),
+                       erlang:raise(Class, Reason, Stack)
+               end,
     count(Table, fetch_made),
-    Flight ! ?stores,
-    store(Table, Key, Made, Call).
+    case outcome(Returned, Call) of
+        {store, Made, Storing} ->
+            Flight ! ?stores,
+            ?made(store(Table, Key, Made, Storing));
+        {ignore, Value} ->
+            ?ignored(Value)
+    end.
+
+%% What becomes of what the function has returned. An object comes with the call as which it is stored.
+outcome(Made, #call{returns = object} = Call) -> {store, Made, Call};
+outcome({store, Made}, Call) -> {store, Made, Call};
+outcome({store, Made, #{ttl := Time} = Options}, Call) when map_size(Options) =:= 1 ->
+    case option(ttl, Time, Call) of
+        error -> fail(no_outcome, Call);
+        Storing -> {store, Made, Storing}
+    end;
+outcome({store, Made, Options}, Call) when Options =:= #{} -> {store, Made, Call};
+outcome({ignore, _} = Ignored, _Call) -> Ignored;
+outcome(_Returned, Call) -> fail(no_outcome, Call).
 
 %% Stores the object that was made, unless the table has one by now. Returns the one that the table has.
 store(Table, Key, Made, Call) ->
@@ -324,6 +349,8 @@ wait({Flight, _} = To, Table, Key, Call) ->
     case await(To, Table, Call) of
         ?made(Object) ->
             Object;
+        ?ignored(Value) when Call#call.returns =:= outcome ->
+            Value;
         ?failed(Class, Reason, Stack) when not Call#call.retry ->
             erlang:raise(Class, Reason, Stack);
         timeout ->

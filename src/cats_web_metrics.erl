@@ -39,7 +39,7 @@ families() ->
      {cats_table_evicted_total, counter, evicted, "Objects that were removed because of a limit."},
      {cats_table_readmitted_total, counter, readmitted, "Keys that came back soon after they were evicted."},
      {cats_table_refused_total, counter, refused, "Calls that failed because of a limit."},
-     {cats_table_fetches_made_total, counter, fetches_made, "Objects that functions of fetches made."},
+     {cats_table_fetches_made_total, counter, fetches_made, "Functions of fetches that returned."},
      {cats_table_fetches_failed_total, counter, fetches_failed, "Functions of fetches that failed."},
      {cats_table_fetches_waited_total, counter, fetches_waited,
       "Fetches that waited for the function of another process."},

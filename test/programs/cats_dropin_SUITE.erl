@@ -12,31 +12,34 @@ all() ->
     [digraphs, process_groups, database, metrics].
 
 digraphs(_Config) ->
-    [same([digraph, digraph_utils], [], exercise_digraph, Seed) || Seed <- lists:seq(1, 6)].
+    same([digraph, digraph_utils], [], exercise_digraph, lists:seq(1, 6)).
 
 process_groups(_Config) ->
-    [same([pg], [], exercise_pg, Seed) || Seed <- lists:seq(1, 3)].
+    same([pg], [], exercise_pg, lists:seq(1, 3)).
 
 database(Config) ->
     Modules = [list_to_atom(filename:basename(File, ".beam"))
                || File <- filelib:wildcard(filename:join(filename:dirname(code:which(mnesia)), "*.beam"))],
-    same(Modules, [], exercise_mnesia, filename:join(proplists:get_value(priv_dir, Config), "mnesia")).
+    same(Modules, [], exercise_mnesia, [filename:join(proplists:get_value(priv_dir, Config), "mnesia")]).
 
 metrics(_Config) ->
     case libraries("folsom") of
         [Directory | _] ->
             Modules = [list_to_atom(filename:basename(File, ".beam"))
                        || File <- filelib:wildcard(filename:join(Directory, "*.beam"))],
-            same(Modules, [Directory | libraries("{bear,meck}")], exercise_folsom, 1);
+            same(Modules, [Directory | libraries("{bear,meck}")], exercise_folsom, [1]);
         [] ->
             {skip, "Debian's package erlang-folsom is missing: `scripts/deps test` installs it"}
     end.
 
 libraries(Name) -> filelib:wildcard(filename:join("/usr/lib/erlang/lib", Name ++ "-*/ebin")).
 
-%% Runs the exercise on both, and compares the results.
-same(Modules, Path, Exercise, Argument) ->
-    [OnEts, OnCats] = [run(Modules, Path, Transform, Exercise, Argument) || Transform <- [false, true]],
+%% Runs the exercise on both with each argument, and compares the results.
+same(Modules, Path, Exercise, Arguments) ->
+    Both = [[code(Module, Path, Transform) || Module <- Modules] || Transform <- [false, true]],
+    [same_results([run(Codes, Path, Exercise, Argument) || Codes <- Both]) || Argument <- Arguments].
+
+same_results([OnEts, OnCats]) ->
     #{tables := EtsTables, results := Expected} = OnEts,
     #{tables := CatsTables, results := Results} = OnCats,
     ?assertEqual(0, EtsTables),
@@ -45,31 +48,37 @@ same(Modules, Path, Exercise, Argument) ->
      || {Number, One, Other} <- lists:zip3(lists:seq(1, length(Expected)), Expected, Results)],
     ?assert(length(Expected) > 10).
 
-run(Modules, Path, Transform, Exercise, Argument) ->
+run(Codes, Path, Exercise, Argument) ->
     Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
     try
         true = peer:call(Peer, code, add_pathsa, [Path], infinity) =:= ok,
-        [load(Peer, Module, Path, Transform) || Module <- Modules],
+        [begin
+             _ = peer:call(Peer, code, unstick_mod, [Module], infinity),
+             {module, Module} = peer:call(Peer, code, load_binary, [Module, File, Code], infinity)
+         end || {Module, File, Code} <- Codes],
         peer:call(Peer, ?MODULE, Exercise, [Argument], infinity)
     after
         peer:stop(Peer)
     end.
 
-load(Peer, Module, Path, Transform) ->
-    Beam = case [File || Directory <- Path,
-                         File <- [filename:join(Directory, atom_to_list(Module) ++ ".beam")],
-                         filelib:is_file(File)] of
-               [File | _] -> File;
+%% A module as it is, or compiled with the parse transform.
+code(Module, Path, Transform) ->
+    File = case [Beam || Directory <- Path,
+                         Beam <- [filename:join(Directory, atom_to_list(Module) ++ ".beam")],
+                         filelib:is_file(Beam)] of
+               [Beam | _] -> Beam;
                [] -> code:which(Module)
            end,
-    {ok, {Module, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
-    Final = case Transform of
-                true -> cats_transform:parse_transform(Forms, [nowarn_cats_transform]);
-                false -> Forms
-            end,
-    {ok, Module, Binary} = compile:forms(Final, [nowarn_deprecated_catch]),
-    _ = peer:call(Peer, code, unstick_mod, [Module], infinity),
-    {module, Module} = peer:call(Peer, code, load_binary, [Module, Beam, Binary], infinity).
+    {ok, Code} = case Transform of
+                     true ->
+                         {ok, {Module, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(File, [abstract_code]),
+                         Transformed = cats_transform:parse_transform(Forms, [nowarn_cats_transform]),
+                         {ok, Module, Compiled} = compile:forms(Transformed, [nowarn_deprecated_catch]),
+                         {ok, Compiled};
+                     false ->
+                         file:read_file(File)
+                 end,
+    {Module, File, Code}.
 
 %% The results, and the number of tables of cats at the end.
 report(Results) ->

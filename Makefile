@@ -112,8 +112,9 @@ cluster: deps-test build ## the scenarios of a Mnesia cluster, on ets and on cat
 storm: deps-test build ## random calls of the whole library on random tables (SECONDS=60 WORKERS=4; SEED=n repeats one, ROUND=n from there)
 	@scripts/storm
 
-check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some five hours)
+check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some six hours)
 	@CATS_STRESS_MS=1000 $(MAKE) test-native
+	@THOROUGH=10 $(MAKE) test-results
 	@$(MAKE) test-measures test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance

@@ -43,9 +43,11 @@ dirty_calls(Depth) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Any arguments
 
-%% CALLS (environment, 30000 by default) of random functions with random arguments, many of them what other calls gave.
+calls() -> cats_test_lib:environment("CALLS", cats_test_lib:rounds(30000)).
+
+%% CALLS (environment) of random functions with random arguments, many of them what other calls gave.
 hostile_calls(_Config) ->
-    {Kept, Grown, Outcomes} = in_peer(hostile, [rand:export_seed(), cats_test_lib:environment("CALLS", 30000)]),
+    {Kept, Grown, Outcomes} = in_peer(hostile, [rand:export_seed(), calls()]),
     ct:log("memory grew by ~b bytes, ~p", [Grown, Outcomes]),
     ?assert(Kept),
     ?assert(Grown < 20000000, Grown),

@@ -277,7 +277,7 @@ killed_in_the_middle(_Config) ->
     Before = case ?T of ets -> 0; _ -> settled_memory() end,
     {Owner, Tables} = cats_test_lib:spawn_owner(fun() -> [?T:new(t, [public, Type])
                                                           || Type <- cats_test_lib:types()] end),
-    End = erlang:monotonic_time(millisecond) + 1000 * cats_test_lib:environment("SECONDS", 5),
+    End = erlang:monotonic_time(millisecond) + 1000 * cats_test_lib:environment("SECONDS", cats_test_lib:rounds(5)),
     Workers = [spawn(fun() -> work(Tables) end) || _ <- lists:seq(1, 20)],
     Killed = kill(Workers, Tables, End, 0),
     [begin

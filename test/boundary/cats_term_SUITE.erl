@@ -167,8 +167,8 @@ in_both_ways(Config, Function, Arguments) ->
 
 there_set_layout(Known) -> cats_nif:test_layout(Known).
 
-runs() -> list_to_integer(os:getenv("TERM_RUNS", "3000")).
-calls() -> list_to_integer(os:getenv("TERM_CALLS", "6000")).
+runs() -> cats_test_lib:environment("TERM_RUNS", cats_test_lib:rounds(3000)).
+calls() -> cats_test_lib:environment("TERM_CALLS", cats_test_lib:rounds(6000)).
 
 %%% Terms and back
 

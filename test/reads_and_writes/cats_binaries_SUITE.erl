@@ -29,7 +29,7 @@ end_per_testcase(_Case, _Config) -> ok.
 as_many_references_as_in_ets(_Config) ->
     [agree(Type, More)
      || Type <- cats_test_lib:types(), More <- [[], [compressed]],
-        _ <- lists:seq(1, cats_test_lib:environment("CALLS", 400) div 20)],
+        _ <- lists:seq(1, cats_test_lib:environment("CALLS", cats_test_lib:rounds(400)) div 20)],
     ok.
 
 agree(Type, More) ->

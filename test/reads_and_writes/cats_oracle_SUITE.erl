@@ -1,5 +1,5 @@
 %% The comparison of cats with ets by random calls (cats_oracle.erl), and the proof that it can fail
-%% (cats_oracle_faults.erl). CALLS (environment, 100000 by default) is the number of calls.
+%% (cats_oracle_faults.erl). CALLS (environment) is the number of calls.
 -module(cats_oracle_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, finds_every_fault/1, finds_no_difference/1,
          keys_that_begin_alike/1, keys_of_all_shapes/1, lowest_small_integer/1, elements_replace_each_other/1]).
@@ -22,7 +22,7 @@ finds_every_fault(_Config) ->
     end.
 
 finds_no_difference(_Config) ->
-    {ok, Compared} = cats_oracle:run(cats_test_lib:environment("CALLS", 40000)),
+    {ok, Compared} = cats_oracle:run(cats_test_lib:environment("CALLS", cats_test_lib:rounds(40000))),
     {comment, io_lib:format("~b calls compared", [Compared])}.
 
 %% So many keys that an ordered table has nodes whose separators share prefixes of various lengths.

@@ -230,9 +230,9 @@ stable_between_writers(_Config) ->
 
 %% Runs a check again and again while each writer inserts and deletes keys.
 stir(Table, Writers, Check) ->
-    Unstable = 3000,
+    [Unstable, Time] = [3000, cats_test_lib:rounds(2000)],
     Write = fun(Key) ->
-                    cats_test_lib:repeat_for(2000,
+                    cats_test_lib:repeat_for(Time,
                                              fun(_) ->
                                                      Keys = [Key(rand:uniform(Unstable)) || _ <- lists:seq(1, 200)],
                                                      {Single, Together} = lists:split(100, Keys),
@@ -242,7 +242,7 @@ stir(Table, Writers, Check) ->
                                              end)
             end,
     cats_test_lib:together([fun() -> Write(Key) end || Key <- Writers]
-                           ++ [fun() -> cats_test_lib:repeat_for(2000, fun(_) -> Check() end) end || _ <- [1, 2]]).
+                           ++ [fun() -> cats_test_lib:repeat_for(Time, fun(_) -> Check() end) end || _ <- [1, 2]]).
 
 emptied_and_filled_again(_Config) ->
     Table = new([]),

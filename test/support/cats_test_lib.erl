@@ -1,10 +1,10 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([root/0, native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1,
-         with_memory/1, types/0, types/1, policies/0, spawn_owner/1, start_much/0, read_much/0, is_long/0, run/2,
-         run_in/2, in_process/1, stop/2, down/1, eventually/1, eventually/2, clock/0, flights/0, together/1,
-         forever/1, repeat/1, repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2,
-         fill_processes/0]).
+-export([root/0, native_calls/2, ensure_proper/0, environment/2, rounds/1, remarks/2, start/1, new/3, only_cats/1,
+         tables/0, with_memory/1, types/0, types/1, policies/0, spawn_owner/1, start_much/0, read_much/0, is_long/0,
+         run/2, run_in/2, in_process/1, stop/2, down/1, eventually/1, eventually/2, clock/0, flights/0, together/1,
+         forever/1, repeat/1, repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1,
+         in_small_vm/2, fill_processes/0]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -210,7 +210,7 @@ forever(Fun) ->
 %% @doc Each function runs again and again in a process of its own, for a second or so. Returns how often each ran.
 -spec repeat([fun(() -> term())]) -> [pos_integer()].
 repeat(Functions) ->
-    Milliseconds = environment("TRANSACTIONS_MS", 1000),
+    Milliseconds = environment("TRANSACTIONS_MS", rounds(1000)),
     Run = fun(Function) ->
                   spawn_monitor(fun() -> exit({ran, repeat_for(Milliseconds, fun(_) -> Function() end)}) end)
           end,
@@ -342,6 +342,11 @@ environment(Name, Default) ->
         Unset when Unset =:= false; Unset =:= "" -> Default;
         Value -> list_to_integer(Value)
     end.
+
+%% @doc How much a random test does, where `make test' does as much as this: rounds, calls or milliseconds. THOROUGH=n
+%% in the environment makes it n times as much.
+-spec rounds(pos_integer()) -> pos_integer().
+rounds(Number) -> Number * environment("THOROUGH", 1).
 
 %% @doc Runs the function with answers for its questions on the terminal. Returns what it wrote, and its result.
 -spec with_input([string()], fun(() -> Result)) -> {Written :: string(), Result}.

@@ -32,7 +32,7 @@ init_per_testcase(_Case, Config) -> Config.
 
 end_per_testcase(_Case, _Config) -> ok.
 
--define(MS, cats_test_lib:environment("SNAPSHOT_MS", 1000)).
+-define(MS, cats_test_lib:environment("SNAPSHOT_MS", cats_test_lib:rounds(1000))).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Errors
@@ -125,7 +125,7 @@ description(_Config) ->
 
 %% Random writes to a table of cats and to one of ets. Now and then a snapshot of the first, and a copy of the second.
 sequential_model(_Config) ->
-    Steps = cats_test_lib:environment("SNAPSHOT_STEPS", 250),
+    Steps = cats_test_lib:environment("SNAPSHOT_STEPS", cats_test_lib:rounds(100)),
     [begin
          Seed = rand:uniform(1 bsl 40),
          try

@@ -246,7 +246,8 @@ moved(_Config) ->
            end,
     Writer = spawn_link(fun Write() -> {atomic, true} = cats_transaction:run(Move), Write() end),
     Count = fun() -> [length(cats_transaction:match_object(Set, '_')) || Set <- Sets] end,
-    Counts = [cats_transaction:run(Count, [], #{retries => infinity}) || _ <- lists:seq(1, 3000)],
+    Counts = [cats_transaction:run(Count, [], #{retries => infinity})
+              || _ <- lists:seq(1, cats_test_lib:rounds(3000))],
     unlink(Writer),
     ok = cats_test_lib:stop(Writer, kill),
     ?assertEqual([], lists:usort(Counts) -- [{atomic, [0, 1]}, {atomic, [1, 0]}]).

@@ -15,6 +15,11 @@ use std::sync::Arc;
 /// More keys and ranges than this are freed by the reaper, so many at once.
 const FREED: usize = 500;
 
+/// A copy of a key of an ordered table.
+fn own(key: TermRef<'_>) -> Arc<Key> {
+    Arc::new(Key::own(key, true))
+}
+
 /// Where a range ends.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
@@ -25,7 +30,7 @@ enum End {
 
 impl End {
     fn at(key: TermRef<'_>) -> Self {
-        Self::At(Arc::new(Key::own(key, true)))
+        Self::At(own(key))
     }
 
     fn key(&self) -> Option<&Arc<Key>> {
@@ -43,23 +48,48 @@ pub enum Part {
     Word(u64),
     /// All keys of a set.
     All,
+    /// A key of an ordered table.
+    Key(KeyRead),
     /// The keys of an ordered table from one to another. Both belong to it. So a write of one of them may make the transaction fail although
     /// it was not read.
     Range(RangeRead),
 }
 
+/// See [`Part`]. The word of the key's probe, and the key.
+#[derive(Clone)]
+pub struct KeyRead(pub(crate) u64, pub(crate) Arc<Key>);
+
 /// See [`Part`].
 #[derive(Clone)]
 pub struct RangeRead(End, End);
+
+impl RangeRead {
+    pub(crate) fn has(&self, key: &Key) -> bool {
+        let from = match &self.0 {
+            End::Lowest => true,
+            End::At(lowest) => **lowest <= *key,
+            End::Highest => false,
+        };
+        from && match &self.1 {
+            End::Lowest => false,
+            End::At(highest) => *key <= **highest,
+            End::Highest => true,
+        }
+    }
+
+    /// The smallest range that has both, if that is not this one.
+    pub(crate) fn widened(&self, other: &Self) -> Option<Self> {
+        let (lowest, highest) = ((&self.0).min(&other.0), (&self.1).max(&other.1));
+        let wider = *lowest < self.0 || *highest > self.1;
+        wider.then(|| Self(lowest.clone(), highest.clone()))
+    }
+}
 
 impl Part {
     /// A key of a table of this kind.
     pub fn key(kind: Kind, probe: &Probe<'_>) -> Self {
         match kind {
-            Kind::OrderedSet => {
-                let at = End::at(probe.term());
-                Self::Range(RangeRead(at.clone(), at))
-            }
+            Kind::OrderedSet => Self::Key(KeyRead(probe.word(), own(probe.term()))),
             _ => Self::Word(probe.word()),
         }
     }
@@ -80,11 +110,9 @@ impl Part {
         match (self, key) {
             (Self::Word(own), _) => *own == word,
             (Self::All, _) => true,
-            (Self::Range(RangeRead(lowest, highest)), Some(key)) => {
-                let at = End::At(key.clone());
-                *lowest <= at && at <= *highest
-            }
-            (Self::Range(_), None) => true,
+            (Self::Key(KeyRead(_, own)), Some(key)) => own == key,
+            (Self::Range(range), Some(key)) => range.has(key),
+            (Self::Key(_) | Self::Range(_), None) => true,
         }
     }
 }
@@ -118,6 +146,7 @@ impl Parts {
         match (self, part) {
             (Self::Words(words), Part::Word(word)) => _ = words.insert(word),
             (words @ Self::Words(_), Part::All) => *words = Self::All,
+            (Self::Ranges(ranges), Part::Key(KeyRead(_, key))) => ranges.add(End::At(key.clone()), End::At(key)),
             (Self::Ranges(ranges), Part::Range(RangeRead(lowest, highest))) if lowest <= highest => {
                 ranges.add(lowest, highest);
             }
@@ -137,6 +166,15 @@ impl Parts {
                 before.is_some_and(|(_, highest)| at <= *highest)
             }
             (Self::Ranges(_), None) => true,
+        }
+    }
+
+    /// Whether a part that is one key belongs to them.
+    pub fn covers(&self, part: &Part) -> bool {
+        match part {
+            Part::Word(word) => self.has(*word, None),
+            Part::Key(KeyRead(word, key)) => self.has(*word, Some(key)),
+            Part::All | Part::Range(_) => false,
         }
     }
 

@@ -8,8 +8,11 @@ use cats_table::{Found, LongReads, Part, Range, Reads, Terms};
 use cats_term::lease::NEVER;
 use std::sync::MutexGuard;
 
-/// What a long transaction has read. Used by one process.
-pub struct Long(Mutex<LongReads<Owned<Table>>>);
+/// What a long transaction has read of its tables.
+pub(super) type LongTables = LongReads<Owned<Table>>;
+
+/// The same, as a term. Used by one process.
+pub struct Long(Mutex<LongTables>);
 
 impl Value for Long {
     const NAME: &'static CStr = c"long";
@@ -29,7 +32,7 @@ impl Drop for Long {
 pub static LONG: Kind<Long> = Kind::new();
 
 impl Long {
-    pub(super) fn lock(&self) -> MutexGuard<'_, LongReads<Owned<Table>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, LongTables> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -71,7 +74,7 @@ pub fn transaction_end(env: Env, &[long]: &[Term; 1]) -> Result<Term, Failure> {
 }
 
 /// Begins to read the log of a table. Returns false if that was done before.
-fn join(env: Env, long: &mut LongReads<Owned<Table>>, handle: Handle<'_>, table: Term) -> Result<bool, Failure> {
+fn join(env: Env, long: &mut LongTables, handle: Handle<'_>, table: Term) -> Result<bool, Failure> {
     if long.has_joined(handle.table()) {
         return Ok(false);
     }
@@ -102,10 +105,15 @@ fn read_one(
     words: &mut usize,
 ) -> Result<Read, Failure> {
     let mut first = true;
-    read_long(env, long, notes, (table, LOOKUP), |handle, reads| {
-        let read = look_up_in(env, handle, key, reads, first, words)?;
+    read_long(env, long, notes, (table, LOOKUP), |guard, long, handle, reads| {
+        let announce = |probe: &Probe<'_>| {
+            let part = Part::key(handle.table().kind(), probe);
+            long.announce(guard, handle.table(), &part);
+            part
+        };
+        let read = look_up_in(env, handle, key, reads, (first, &mut *words), announce)?;
         first = false;
-        Ok(read)
+        Ok((read, false))
     })
 }
 
@@ -153,12 +161,13 @@ pub(super) fn read_range(
     bounds: (Term, Term, Term),
     limit: usize,
 ) -> Result<Term, Failure> {
-    let read = read_long(env, long, notes, (table, SCAN), |handle, reads| {
+    let read = read_long(env, long, notes, (table, SCAN), |guard, long, handle, reads| {
         with_range(env, handle, bounds, |range| {
             let mut found = Objects::none();
             handle.range_in(reads, range, limit, on_dirty_scheduler(), &mut found)?;
             let part = part_of(handle, &range, limit, &found);
-            Ok((tuples(env, found.as_slice())?, part))
+            let widened = long.announce(guard, handle.table(), &part);
+            Ok(((tuples(env, found.as_slice())?, part), widened))
         })
     })?;
     Ok(read.term(env))
@@ -175,7 +184,12 @@ fn read_long(
     long: &Long,
     notes: Term,
     (table, want): (Term, Want),
-    mut read: impl for<'g> FnMut(Handle<'g>, &mut Reads<'g>) -> Result<(Term, Part), Failure>,
+    mut read: impl for<'g> FnMut(
+        &'g Guard,
+        &mut LongTables,
+        Handle<'g>,
+        &mut Reads<'g>,
+    ) -> Result<((Term, Part), bool), Failure>,
 ) -> Result<Read, Failure> {
     let long = &mut *long.lock();
     // Asked without a guard, as those who began before this one may wait for it.
@@ -200,8 +214,8 @@ fn read_long(
         if !complete && !observe(env, &guard, notes, 0, &mut reads, &mut compared)? {
             return Ok(Read::Over(atoms::conflict()));
         }
-        let (objects, part) = read(handle, &mut reads)?;
-        if long.reserve(handle.table(), &part)? && !reads.hold() {
+        let ((objects, part), widened) = read(&guard, long, handle, &mut reads)?;
+        if (long.reserve(handle.table(), &part)? || widened) && !reads.hold() {
             match is_long(compared) {
                 true => break,
                 false => continue,
@@ -240,6 +254,7 @@ pub fn transaction_whole(env: Env, &[reads, table]: &[Term; 2]) -> Result<Term, 
         Ok(deadline) => deadline,
         Err(over) => return Ok(over),
     };
+    long.announce(&guard, handle.table(), &Part::All);
     // What was written before the whole is read does no harm.
     if let Some(over) = over(long, &guard)? {
         return Ok(over);
@@ -258,7 +273,7 @@ pub fn transaction_unchanged(env: Env, &[long]: &[Term; 1]) -> Result<Term, Fail
 }
 
 /// Why a long transaction is over, if something of what it has read does not hold any more: `conflict` or `memory`.
-pub(super) fn over(long: &mut LongReads<Owned<Table>>, guard: &Guard) -> Result<Option<Term>, Failure> {
+pub(super) fn over(long: &mut LongTables, guard: &Guard) -> Result<Option<Term>, Failure> {
     match long.look(guard, None, on_dirty_scheduler())? {
         Found::Unchanged => Ok(None),
         Found::Exhausted => Ok(Some(atoms::memory())),
@@ -268,12 +283,7 @@ pub(super) fn over(long: &mut LongReads<Owned<Table>>, guard: &Guard) -> Result<
 
 /// Makes reads of the logs, which are complete, of what is noted. Returns the earliest deadline of the noted objects, or why the
 /// transaction is over.
-fn move_to_logs(
-    env: Env,
-    guard: &Guard,
-    notes: Term,
-    long: &mut LongReads<Owned<Table>>,
-) -> Result<Result<u64, Term>, Failure> {
+fn move_to_logs(env: Env, guard: &Guard, notes: Term, long: &mut LongTables) -> Result<Result<u64, Term>, Failure> {
     if notes.0 == NIL {
         return Ok(Ok(NEVER));
     }
@@ -289,7 +299,7 @@ fn move_to_logs(
 }
 
 /// Adds what the notes say was read.
-fn remember(env: Env, guard: &Guard, notes: Term, long: &mut LongReads<Owned<Table>>) -> Result<(), Failure> {
+fn remember(env: Env, guard: &Guard, notes: Term, long: &mut LongTables) -> Result<(), Failure> {
     let mut rest = notes;
     while let Some((note, tail)) = env.cell(rest) {
         rest = tail;
@@ -306,6 +316,7 @@ fn remember(env: Env, guard: &Guard, notes: Term, long: &mut LongReads<Owned<Tab
             [_, from, to, down, _] => with_range(env, handle, (from, to, down), |range| Ok(Part::range(&range, None)))?,
             _ => return Err(bad()),
         };
+        long.announce(guard, handle.table(), &part);
         long.add(handle.table(), part, NEVER);
     }
     Ok(())

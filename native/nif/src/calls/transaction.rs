@@ -10,7 +10,7 @@ use super::long::{long_of, over, read_key, read_keys, read_range, Long};
 use super::*;
 use crate::layout::equal::equals_stored;
 use crate::vm::identical;
-use cats_table::{preferred, BagChange, Committed, Part, Range, Reads, Writes, WRITES_LIMIT};
+use cats_table::{preferred, BagChange, Committed, Range, Reads, Writes, WRITES_LIMIT};
 
 /// How often a call reads everything again because a place changed meanwhile. Then it counts as a conflict, although no
 /// value may have changed.
@@ -90,7 +90,7 @@ pub fn transaction_read_many(env: Env, &[notes, table, keys]: &[Term; 3]) -> Res
         }
         let (mut lists, mut words) = (SmallVec::<[_; FEW]>::new(), 0);
         for key in &keys {
-            lists.push(look_up_in(env, handle, *key, &mut reads, first, &mut words)?.0);
+            lists.push(look_up_in(env, handle, *key, &mut reads, (first, &mut words), |_| ())?.0);
         }
         account(env, words + keys.len() * 20);
         if reads.hold() {
@@ -119,17 +119,18 @@ fn terms_of(env: Env, list: Term) -> Result<SmallVec<[Term; FEW]>, Failure> {
     }
 }
 
-/// The objects of a key, whose place is added to the reads, and the key as a part of its table. Only the `first` time it counts as a use.
+/// The objects of a key, whose place is added to the reads, and what `before` makes of the key. Only the `first` time it counts as a use.
 /// Adds the words of the objects.
-pub(super) fn look_up_in<'g>(
+pub(super) fn look_up_in<'g, P>(
     env: Env,
     handle: Handle<'g>,
     key: Term,
     reads: &mut Reads<'g>,
-    first: bool,
-    words: &mut usize,
-) -> Result<(Term, Part), Failure> {
+    (first, words): (bool, &mut usize),
+    before: impl FnOnce(&Probe<'_>) -> P,
+) -> Result<(Term, P), Failure> {
     with_probe(env, handle.table(), key, |probe| {
+        let prepared = before(probe);
         // Before its deadline is noted, which this may move.
         if first && handle.table().options().leased() {
             handle.member::<Used>(probe)?;
@@ -141,7 +142,7 @@ pub(super) fn look_up_in<'g>(
         }
         *words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
         check_words(*words)?;
-        Ok((tuples(env, found.as_slice())?, Part::key(handle.table().kind(), probe)))
+        Ok((tuples(env, found.as_slice())?, prepared))
     })
 }
 

@@ -129,6 +129,13 @@ impl<T: Owner> LongReads<T> {
         })
     }
 
+    /// Has writers tell the log of this part of a table from now on. A key, or all keys, are announced before they are read. A range is
+    /// announced when it was read: if this returns true, what was marked before is to be asked after that.
+    pub fn announce(&mut self, guard: &Guard, table: &Table, part: &Part) -> bool {
+        let member = self.member(table).filter(|member| !member.parts.covers(part));
+        member.is_some_and(|member| member.reader.announce(guard, part))
+    }
+
     /// Has commits of others that write this part of a table be refused, if the transaction is preferred. Returns whether it is. What was
     /// marked before is to be asked after that: a commit may have passed here and may have locked its places.
     pub fn reserve(&mut self, table: &Table, part: &Part) -> Result<bool, Failure> {
@@ -154,7 +161,7 @@ impl<T: Owner> LongReads<T> {
         Ok(true)
     }
 
-    /// Adds what was read of a table that has [joined](Self::join), and the deadline of its objects.
+    /// Adds what was [announced](Self::announce) and read of a table that has [joined](Self::join), and the deadline of its objects.
     pub fn add(&mut self, table: &Table, part: Part, deadline: u64) {
         self.deadline = self.deadline.min(deadline);
         if let Some(member) = self.member(table) {
@@ -193,7 +200,7 @@ impl<T: Owner> LongReads<T> {
 
     /// Whether what was read, and what is not looked at yet, is more than its memory.
     pub fn is_exhausted(&self) -> bool {
-        let bytes = |member: &Member<T>| member.parts.bytes() + member.reader.behind();
+        let bytes = |member: &Member<T>| member.parts.bytes() + member.reader.bytes() + member.reader.behind();
         self.members.iter().map(bytes).sum::<usize>() > self.terms.memory
     }
 

@@ -5,7 +5,7 @@ use super::books::{noting, Books};
 use super::engine::DefaultEngine;
 use crate::history::Writer;
 use crate::object::schema::Probe;
-use crate::write_log::{Actor, Chain, Log, NOBODY};
+use crate::write_log::{Actor, Log, NOBODY};
 use cats_engine::{Entry, Locked, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;
@@ -99,12 +99,9 @@ impl Books {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let (mut change, mut result, mut wrote) = (Some(change), None, present);
-        let mut logged = watch
-            .log
-            .map(|log| (log, Chain::new(NOBODY, engine.is_ordered(), [probe].into_iter())));
         let mut step = |entry: Option<Entry>| {
-            if let Some((log, chain)) = logged.take().filter(|_| entry.is_some() || !present) {
-                log.add(chain);
+            if let Some(log) = watch.log.filter(|_| entry.is_some() || !present) {
+                log.add(log.chain(guard, NOBODY, engine.is_ordered(), &[probe]));
             }
             let change = change.take().expect("an engine runs a change once");
             let (step, value) = noting(&mut wrote, change(entry));
@@ -154,18 +151,13 @@ impl Books {
     ) -> Result<R, Busy> {
         let writer = Writer::enter(&self.history, guard)?;
         let log = self.wanted_log();
-        let logged = log.map(|log| {
-            (
-                log,
-                Chain::new(actor.author(), engine.is_ordered(), probes.iter().copied()),
-            )
-        });
         engine.update_many(guard, probes, |places: &mut dyn Locked| {
-            if let Some((log, chain)) = &logged {
+            let chain = log.map(|log| (log, log.chain(guard, actor.author(), engine.is_ordered(), probes)));
+            if let Some((log, chain)) = &chain {
                 log.admit(actor, chain)?;
             }
             writer.keep_all(probes, places)?;
-            if let Some((log, chain)) = logged {
+            if let Some((log, chain)) = chain {
                 log.add(chain);
             }
             Ok(change(places))

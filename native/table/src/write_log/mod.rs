@@ -4,7 +4,8 @@
 //! transactions of the whole program, in a ring of filters. Here it has the keys of one table, and also those of writers outside of
 //! transactions.
 //!
-//! A writer adds a key while it holds the lock of its place, and before it changes anything. A reader keeps the end of the log up to which
+//! A writer adds a key while it holds the lock of its place, and before it changes anything. It adds only keys that some reader has
+//! announced, as a [filter] says, or that are where a reader [walks](hulls). A reader keeps the end of the log up to which
 //! nothing that it has read was written. To look again, it takes the new end and goes through what lies between. If its keys are not among
 //! that, none of them was changed before it took the new end. So a look costs what others have written, not what was read.
 //!
@@ -30,13 +31,17 @@ use crate::history::History;
 use crate::object::key::Key;
 use crate::object::schema::Probe;
 use crate::preferred;
-use crate::read_set::{Part, Parts};
-use cats_sync::epoch::Moment;
+use crate::read_set::{KeyRead, Part, Parts, RangeRead};
+use cats_sync::epoch::{pin, Guard, Moment};
 use cats_sync::facade::{fence, spin_loop, store_load_fence, yield_now, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use std::cell::Cell;
+use std::mem;
 use std::ptr::{self, null_mut};
 use std::sync::Arc;
+
+use filter::Slots;
+use hulls::Hulls;
 
 /// Who has written: a number of a long transaction, or [`NOBODY`].
 pub type Author = u64;
@@ -139,8 +144,8 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The writes of these keys. To be made before their places are locked.
-    pub fn new<'a>(author: Author, ordered: bool, probes: impl Iterator<Item = &'a Probe<'static>>) -> Self {
+    /// The writes of these keys.
+    fn new<'a>(author: Author, ordered: bool, probes: impl Iterator<Item = &'a Probe<'static>>) -> Self {
         let (mut first, mut last, mut bytes) = (null_mut(), null_mut::<Write>(), 0);
         for probe in probes {
             let key = ordered.then(|| Arc::new(Key::own(probe.term(), true)));
@@ -255,7 +260,7 @@ impl Progress {
         // Relaxed: a commit that is cut off because this was not seen yet fails, and writes nothing.
         let is_late = self.behind(total) > self.memory && !self.spared.load(Ordering::Relaxed);
         // A reader that has the lock goes on.
-        let seen = is_late.then(|| self.seen.try_with(|seen| std::mem::replace(&mut seen.0, null_mut())))??;
+        let seen = is_late.then(|| self.seen.try_with(|seen| mem::replace(&mut seen.0, null_mut())))??;
         (!seen.is_null()).then_some(seen)
     }
 }
@@ -286,6 +291,12 @@ pub struct Log {
     total: AtomicUsize,
     /// How far the readers have come. Held to set or clear the bit of the history: it is set if there are readers.
     readers: Exclusive<Vec<Arc<Progress>>>,
+    /// Whether there are readers, so that writers need not ask for that lock.
+    read: AtomicBool,
+    /// How many readers have announced all keys.
+    all: AtomicUsize,
+    /// Where others walk.
+    hulls: Hulls,
     /// What a preferred reader has read.
     reserved: Exclusive<Option<Reservation>>,
 }
@@ -302,8 +313,21 @@ impl Log {
             bytes: AtomicUsize::new(size_of::<Write>()),
             total: AtomicUsize::new(0),
             readers: Exclusive::default(),
+            read: AtomicBool::new(false),
+            all: AtomicUsize::new(0),
+            hulls: Hulls::default(),
             reserved: Exclusive::default(),
         }
+    }
+
+    /// The writes of those of these keys that a reader has announced. Their places are locked.
+    pub fn chain(&self, guard: &Guard, author: Author, ordered: bool, probes: &[&Probe<'static>]) -> Chain {
+        filter::order();
+        // Relaxed: see `filter::order`.
+        let all = self.all.load(Ordering::Relaxed) != 0;
+        let walked = |probe: &Probe<'_>| self.hulls.has(guard, || Key::sought(probe.term(), true));
+        let announced = |probe: &&Probe<'_>| all || filter::has(self, probe.word()) || walked(probe);
+        Chain::new(author, ordered, probes.iter().copied().filter(announced))
     }
 
     /// Fails, and marks the actor, if that is refused. The places of the writes are locked.
@@ -343,7 +367,7 @@ impl Log {
         if chain.bytes == 0 {
             return;
         }
-        let total = self.link(std::mem::replace(&mut chain.first, null_mut()), chain.last, chain.bytes);
+        let total = self.link(mem::replace(&mut chain.first, null_mut()), chain.last, chain.bytes);
         if total % LOOK < chain.bytes {
             self.cut_off(total);
         }
@@ -439,6 +463,16 @@ pub struct Reader {
     author: Author,
     progress: Arc<Progress>,
     began: Moment,
+    slots: Slots,
+    announced: Announced,
+}
+
+/// What a reader has announced besides single keys.
+enum Announced {
+    Nothing,
+    /// A hull, and its place.
+    Range(usize, RangeRead),
+    All,
 }
 
 impl Reader {
@@ -454,6 +488,8 @@ impl Reader {
         });
         let entered = log.readers.with(|readers| {
             readers.push(progress.clone());
+            // Relaxed: see `WriteLog::wanted`.
+            log.read.store(true, Ordering::Relaxed);
             history.set_logged(true);
         });
         if let Err(Busy) = entered {
@@ -471,7 +507,68 @@ impl Reader {
             author,
             progress,
             began: Moment::now(),
+            slots: Slots::default(),
+            announced: Announced::Nothing,
         })
+    }
+
+    /// Has writers add this to the log from now on. A key, or all keys, are announced before they are read. A range is announced when it was
+    /// read: if this returns true, its marks are to be asked after that.
+    pub fn announce(&mut self, guard: &Guard, part: &Part) -> bool {
+        let widened = match (part, &self.announced) {
+            (_, Announced::All) => return false,
+            (Part::Word(word) | Part::Key(KeyRead(word, _)), _) => {
+                self.slots.announce(&self.log, *word);
+                false
+            }
+            (Part::All, _) => {
+                self.announce_all(guard);
+                false
+            }
+            (Part::Range(range), Announced::Range(place, hull)) => {
+                let (place, Some(wider)) = (*place, hull.widened(range)) else {
+                    return false;
+                };
+                self.announce_range(guard, place, wider);
+                true
+            }
+            (Part::Range(range), Announced::Nothing) => {
+                match self.log.hulls.take() {
+                    Some(place) => self.announce_range(guard, place, range.clone()),
+                    None => self.announce_all(guard),
+                }
+                true
+            }
+        };
+        filter::order();
+        widened
+    }
+
+    fn announce_range(&mut self, guard: &Guard, place: usize, range: RangeRead) {
+        self.log.hulls.set(guard, place, range.clone());
+        self.announced = Announced::Range(place, range);
+    }
+
+    fn announce_all(&mut self, guard: &Guard) {
+        // Relaxed: see `filter::order`.
+        self.log.all.fetch_add(1, Ordering::Relaxed);
+        self.withdraw(guard);
+        self.announced = Announced::All;
+    }
+
+    /// Announces nothing besides single keys.
+    fn withdraw(&mut self, guard: &Guard) {
+        match mem::replace(&mut self.announced, Announced::Nothing) {
+            Announced::Nothing => (),
+            Announced::Range(place, _) => self.log.hulls.give_back(guard, place),
+            // Relaxed: the reader needs no writes any more.
+            Announced::All => _ = self.log.all.fetch_sub(1, Ordering::Relaxed),
+        }
+    }
+
+    /// About the bytes of what it has announced.
+    pub fn bytes(&self) -> usize {
+        self.slots.bytes()
     }
 
     /// Has commits of others that write this be refused while this keeper is the preferred one.
@@ -550,7 +647,7 @@ impl Reader {
                     (*next).count.fetch_add(1, Ordering::Relaxed);
                     passed.fetch_add((*next).bytes(), Ordering::Relaxed);
                     // This frees one write at most, as the next one is referred to.
-                    log.release(std::mem::replace(&mut seen.0, next), usize::MAX);
+                    log.release(mem::replace(&mut seen.0, next), usize::MAX);
                 }
             }
             Ok(Look::Unchanged)
@@ -561,7 +658,12 @@ impl Reader {
 impl Drop for Reader {
     /// From now on nothing is added for it, and nothing is reserved.
     fn drop(&mut self) {
-        let leave = |readers: &mut Vec<Arc<Progress>>| readers.retain(|reader| !Arc::ptr_eq(reader, &self.progress));
+        self.withdraw(&pin());
+        let leave = |readers: &mut Vec<Arc<Progress>>| {
+            readers.retain(|reader| !Arc::ptr_eq(reader, &self.progress));
+            // Relaxed: see `WriteLog::wanted`.
+            self.log.read.store(!readers.is_empty(), Ordering::Relaxed);
+        };
         while self.log.readers.with(leave).is_err() {
             yield_now();
         }
@@ -571,7 +673,7 @@ impl Drop for Reader {
         }
         // Nobody has the lock any more, except a writer who cuts it off.
         while let Err(Busy) = self.progress.seen.with(|seen| {
-            let write = std::mem::replace(&mut seen.0, null_mut());
+            let write = mem::replace(&mut seen.0, null_mut());
             // SAFETY: the reader has a reference to where it is.
             let rest = unsafe { self.log.release(write, FREED) };
             if !rest.is_null() {
@@ -635,13 +737,16 @@ impl WriteLog {
     pub fn wanted(&self, history: &History) -> Option<&Log> {
         // SAFETY: it lives as long as the contents.
         let log = unsafe { self.get().as_ref() }?;
+        // Relaxed: a reader that begins after this waits for the writer's guard.
+        if log.read.load(Ordering::Relaxed) {
+            return Some(log);
+        }
         let is_unwanted = |readers: &mut Vec<_>| {
             if readers.is_empty() {
                 history.set_logged(false);
             }
             readers.is_empty()
         };
-        // A reader that begins after this waits for the writer's guard.
         match log.readers.try_with(is_unwanted) {
             Some(true) => None,
             _ => Some(log),
@@ -649,6 +754,8 @@ impl WriteLog {
     }
 }
 
+mod filter;
+mod hulls;
 #[cfg(all(test, shuttle))]
 mod models;
 #[cfg(test)]

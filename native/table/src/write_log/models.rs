@@ -133,6 +133,70 @@ fn what_is_reserved_stays() {
     });
 }
 
+/// What a writer changes of a place. It adds the key, which is 1, to the log if it is announced.
+fn write(contents: &Contents, place: &VersionLock, value: &AtomicBool) {
+    let guard = pin();
+    let (version, _) = patiently(|| place.lock());
+    let (log, probe) = (contents.log(), Probe::ordered(TermRef::immediate(1 << 4 | 15)));
+    log.add(log.chain(&guard, NOBODY, true, &[&probe]));
+    // Relaxed, and below: the lock orders them.
+    value.store(true, Ordering::Relaxed);
+    place.unlock(version);
+}
+
+/// What was read before a write, the log tells of, also if the writer did not find it announced at first.
+fn is_told(part: fn(&Probe<'_>) -> Part) {
+    explore(move || {
+        let contents = Arc::new(Contents::default());
+        let (place, value) = (Arc::new(VersionLock::default()), Arc::new(AtomicBool::new(false)));
+        let mut reader = contents.read(7);
+        let writer = {
+            let (contents, place, value) = (contents.clone(), place.clone(), value.clone());
+            spawn(move || write(&contents, &place, &value))
+        };
+        let part = part(&Probe::ordered(TermRef::immediate(1 << 4 | 15)));
+        let is_range = matches!(part, Part::Range(_));
+        let read = loop {
+            let guard = pin();
+            if !is_range {
+                reader.announce(&guard, &part);
+            }
+            let token = place.token();
+            // Relaxed: as in `write`.
+            let read = value.load(Ordering::Relaxed);
+            let holds = || token.is_some_and(|token| place.validate(token));
+            if holds() && (!is_range || !reader.announce(&guard, &part) || holds()) {
+                break read;
+            }
+            yield_now();
+        };
+        writer.join().expect("no panic");
+        assert!(read || !is_unwritten(&mut reader, 1));
+    });
+}
+
+#[test]
+fn the_log_tells_of_a_key_that_was_read() {
+    is_told(|probe| Part::key(Kind::OrderedSet, probe));
+}
+
+#[test]
+fn the_log_tells_of_a_range_that_was_read() {
+    is_told(|probe| {
+        let range = cats_engine::Range {
+            from: Some((probe, true)),
+            to: Some(probe),
+            down: false,
+        };
+        Part::range(&range, None)
+    });
+}
+
+#[test]
+fn the_log_tells_of_all_keys() {
+    is_told(|_| Part::All);
+}
+
 /// A reader that is cut off knows it, and all writes are freed.
 #[test]
 fn who_is_cut_off_knows_it() {

@@ -148,6 +148,86 @@ fn cuts_readers_off_rather_than_grow_without_end() {
     assert_eq!(shown(&mut quick), []);
 }
 
+/// Of the keys from 1 to 100, those that writers add to the log.
+fn announced(log: &Log) -> Vec<u64> {
+    let guard = pin();
+    let probes: Vec<_> = (1..=100_u64)
+        .map(|number| Probe::ordered(TermRef::immediate(number << 4 | 15)))
+        .collect();
+    let chain = log.chain(&guard, NOBODY, false, &probes.iter().collect::<Vec<_>>());
+    chain.iter().map(|write| write.word() >> 4).collect()
+}
+
+/// A part of an ordered table.
+fn range(from: u64, to: u64) -> Part {
+    let [from, to] = [from, to].map(probe);
+    let range = cats_engine::Range {
+        from: Some((&from, true)),
+        to: Some(&to),
+        down: false,
+    };
+    Part::range(&range, None)
+}
+
+/// Other tests, and chance, may make the filter take few other keys for announced ones.
+#[test]
+fn writers_add_what_was_announced() {
+    let (history, log, mut reader) = begin();
+    let writers = log.wanted(&history).expect("a reader");
+    let guard = pin();
+    assert!(announced(writers).len() < 50);
+    assert!(!reader.announce(&guard, &Part::Word(probe(7).word())));
+    assert!(!reader.announce(&guard, &Part::key(Kind::OrderedSet, &probe(9))));
+    let few = announced(writers);
+    assert!(few.contains(&7) && few.contains(&9) && few.len() < 50);
+    assert!(reader.announce(&guard, &range(20, 30)));
+    assert!(!reader.announce(&guard, &range(22, 30)));
+    assert!(reader.announce(&guard, &range(25, 90)));
+    let walked = announced(writers);
+    assert!((20..=90).all(|number| walked.contains(&number)) && walked.len() < 90);
+    drop(reader);
+    assert!(announced(writers).len() < 50);
+}
+
+#[test]
+fn more_walks_than_there_are_places() {
+    let (history, log, first) = begin();
+    let guard = pin();
+    let mut readers = vec![first];
+    readers.extend((0..10).map(|_| log.read(&history, 7, MOST).expect("a free lock")));
+    let writers = log.wanted(&history).expect("readers");
+    for (reader, number) in readers.iter_mut().zip(1..) {
+        assert!(reader.announce(&guard, &range(number, number)));
+        let all = announced(writers).len() == 100;
+        assert_eq!(all, number > 8);
+        assert!(announced(writers).contains(&number));
+    }
+    readers.truncate(8);
+    assert!(announced(writers).len() < 50);
+    readers.remove(3);
+    assert!(announced(writers).len() < 50 && !announced(writers).contains(&50));
+    let mut next = log.read(&history, 7, MOST).expect("a free lock");
+    assert!(next.announce(&guard, &range(50, 60)) && announced(writers).contains(&50));
+    drop((readers, next));
+    assert!(announced(writers).len() < 50);
+}
+
+#[test]
+fn announcements_end_with_their_reader() {
+    let (history, log, mut reader) = begin();
+    let guard = pin();
+    for number in 1..=300_000 {
+        reader.announce(&guard, &Part::Word(probe(number).word()));
+    }
+    let writers = log.wanted(&history).expect("a reader");
+    assert!(announced(writers).len() == 100 && reader.bytes() >= 1_200_000);
+    drop(reader);
+    while crate::garbage::clear(std::time::Duration::from_millis(10), &|_| Ok(false)) != crate::garbage::Left::Nothing {
+        yield_now();
+    }
+    assert!(announced(writers).len() < 50);
+}
+
 fn reserved(log: &Log, author: Author, numbers: &[u64]) -> bool {
     let refused = Cell::new(false);
     let admitted = log.admit(Actor::commit(author, &refused), &chain(author, numbers));

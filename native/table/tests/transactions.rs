@@ -2,7 +2,7 @@
 
 mod common;
 
-use cats_sync::epoch;
+use cats_sync::epoch::{self, Guard};
 use cats_table::{
     Addition, BagChange, Committed, Failure, Found, Handle, Kind, LongReads, ObjectRef, Objects, OptionItem, Part,
     Range, Reads, Registry, Table, Terms, Words, Writes,
@@ -554,8 +554,9 @@ const KEYS: i64 = 4;
 /// Stands for what is not read.
 const UNREAD: i64 = -3;
 
-/// Records the calls of one thread on two bags, for `test/linearizability`.
+/// Records the calls of one thread on two tables, for `test/linearizability`. A set counts as a bag whose keys have one object at most.
 struct Recorder<'a> {
+    kind: Kind,
     tables: &'a [Arc<Table>; 2],
     thread: usize,
     random: Random,
@@ -565,7 +566,7 @@ struct Recorder<'a> {
 
 impl<'a> Recorder<'a> {
     /// The table of a key, and the key in it.
-    fn of(&self, key: i64) -> (&'a Table, i64) {
+    fn of(&self, key: i64) -> (&Arc<Table>, i64) {
         (&self.tables[key as usize / 2], key % 2)
     }
 
@@ -619,7 +620,7 @@ impl<'a> Recorder<'a> {
         };
         let planned = match which {
             0 => plan(false, &[], &[]),
-            1 => plan(false, &[], &[value]),
+            1 => plan(!self.kind.is_bag(), &[], &[value]),
             2 => plan(false, &[value], &[]),
             _ => plan(true, &[], &[]),
         };
@@ -650,8 +651,10 @@ impl<'a> Recorder<'a> {
         let mut changes = Vec::new();
         let mut read = Vec::new();
         for key in 0..KEYS {
-            let all = self.random.below(8) == 0;
-            let (gone, added) = (self.values(3), self.values(7));
+            let (all, gone, added) = match self.kind.is_bag() {
+                true => (self.random.below(8) == 0, self.values(3), self.values(7)),
+                false => (true, vec![], self.values(2)),
+            };
             match self.random.below(4) {
                 0 => continue,
                 1 => changes.push((
@@ -666,45 +669,136 @@ impl<'a> Recorder<'a> {
             }
             read.push(self.random.below(2) == 0 || changes.last().is_some_and(|(_, planned)| planned.is_nothing()));
         }
+        let is_long = self.random.below(2) == 0;
         let of = |recorder: &Self| loop {
-            let guard = epoch::pin();
-            let (mut reads, mut seen) = (Reads::none(), Vec::new());
-            for ((key, _), read) in changes.iter().zip(&read) {
-                let (table, key) = recorder.of(*key);
-                let mut found = Objects::none();
-                seen.push(read.then(|| {
-                    with_key(&Value::Int(key), |term| {
-                        let probe = table.probe(term);
-                        patiently(|| {
-                            table
-                                .by_identifier(&guard)
-                                .lookup_in(&mut reads, &probe, true, &mut found)
-                        });
-                    });
-                    numbers(&found)
-                }));
-            }
-            let mut writes = Writes::<()>::none(true);
-            for (key, planned) in &changes {
-                let (table, key) = recorder.of(*key);
-                let handle = table.by_identifier(&guard);
-                match planned.gone.is_empty() && planned.added.is_empty() {
-                    false => writes.change(handle, planned.change(handle, key).unwrap()).unwrap(),
-                    true if planned.all => {
-                        let probe = cats_term::TermRef::immediate(cats_term::small(key).unwrap());
-                        writes.delete(handle, table.probe(probe), None).unwrap();
-                    }
-                    true => (),
-                }
-            }
-            if matches!(
-                writes.commit(&guard, &mut reads, SHORT, |(), _| true),
-                Ok(Committed::Done)
-            ) {
+            let done = match is_long {
+                true => recorder.long(&changes, &read),
+                false => recorder.short(&changes, &read),
+            };
+            if let Some(seen) = done {
                 return seen;
             }
         };
         self.record(&changes, of);
+    }
+
+    /// Lets others go on inside of a transaction.
+    fn rest(&self) {
+        if self.random.0 & 1 << 40 == 0 {
+            thread::yield_now();
+        }
+    }
+
+    /// A short transaction. Returns what it has seen, if it was carried out.
+    fn short(&self, changes: &[(i64, Planned)], read: &[bool]) -> Option<Vec<Option<Vec<i64>>>> {
+        let guard = epoch::pin();
+        let (mut reads, mut seen) = (Reads::none(), Vec::new());
+        for ((key, _), read) in changes.iter().zip(read) {
+            let (table, key) = self.of(*key);
+            let mut found = Objects::none();
+            seen.push(read.then(|| {
+                with_key(&Value::Int(key), |term| {
+                    let (handle, probe) = (table.by_identifier(&guard), table.probe(term));
+                    patiently(|| handle.lookup_in(&mut reads, &probe, true, &mut found));
+                });
+                numbers(&found)
+            }));
+        }
+        let done = self
+            .writes(&guard, changes)
+            .commit(&guard, &mut reads, SHORT, |(), _| true);
+        matches!(done, Ok(Committed::Done)).then_some(seen)
+    }
+
+    /// The same as a long transaction.
+    fn long(&self, changes: &[(i64, Planned)], read: &[bool]) -> Option<Vec<Option<Vec<i64>>>> {
+        let mut long = LongReads::new(TERMS);
+        for table in self.tables {
+            let guard = epoch::pin();
+            patiently(|| long.join(table.by_identifier(&guard), table.clone()));
+        }
+        while !long.is_complete() {
+            thread::yield_now();
+        }
+        let (guard, mut seen) = (epoch::pin(), Vec::new());
+        for ((key, _), read) in changes.iter().zip(read) {
+            let (table, key) = self.of(*key);
+            seen.push(match read {
+                true => Some(self.read_long(&guard, &mut long, table, key)?),
+                false => None,
+            });
+        }
+        let mut reads = Reads::none();
+        let done = self
+            .writes(&guard, changes)
+            .commit(&guard, &mut reads, Some(&mut long), |(), _| true);
+        matches!(done, Ok(Committed::Done)).then_some(seen)
+    }
+
+    /// A key, in an ordered table as a range. `None` if the transaction is over.
+    fn read_long(
+        &self,
+        guard: &Guard,
+        long: &mut LongReads<Arc<Table>>,
+        table: &Arc<Table>,
+        key: i64,
+    ) -> Option<Vec<i64>> {
+        let key = block(&[Value::Int(key)]);
+        let (handle, probe) = (table.by_identifier(guard), table.probe(key.as_ref().element(0)));
+        loop {
+            let (mut reads, mut found) = (Reads::none(), Objects::none());
+            let (part, widened) = match self.kind {
+                Kind::OrderedSet => {
+                    let range = Range {
+                        from: Some((&probe, true)),
+                        to: Some(&probe),
+                        down: false,
+                    };
+                    patiently(|| handle.range_in(&mut reads, range, 1, true, &mut found));
+                    let part = Part::range(&range, None);
+                    let widened = long.announce(guard, table, &part);
+                    (part, widened)
+                }
+                kind => {
+                    let part = Part::key(kind, &probe);
+                    long.announce(guard, table, &part);
+                    patiently(|| handle.lookup_in(&mut reads, &probe, true, &mut found));
+                    (part, false)
+                }
+            };
+            if widened && !reads.hold() {
+                continue;
+            }
+            match patiently(|| long.look(guard, Some((table, &part)), true)) {
+                Found::ReadAgain => (),
+                Found::Unchanged => {
+                    long.add(table, part, u64::MAX);
+                    self.rest();
+                    return Some(numbers(&found));
+                }
+                Found::Changed | Found::Exhausted => return None,
+            }
+        }
+    }
+
+    fn writes<'g>(&'g self, guard: &'g Guard, changes: &[(i64, Planned)]) -> Writes<'g, 'static, ()> {
+        let mut writes = Writes::none(true);
+        for (key, planned) in changes {
+            let (table, key) = self.of(*key);
+            let handle = table.by_identifier(guard);
+            match (&planned.gone[..], &planned.added[..]) {
+                ([], []) if planned.all => {
+                    let probe = cats_term::TermRef::immediate(cats_term::small(key).unwrap());
+                    writes.delete(handle, table.probe(probe), None).unwrap();
+                }
+                ([], []) => (),
+                ([], [value]) if !self.kind.is_bag() => {
+                    with_object(&of_bag(key, *value), |object| writes.put(handle, object, None)).unwrap();
+                }
+                _ => writes.change(handle, planned.change(handle, key).unwrap()).unwrap(),
+            }
+        }
+        writes
     }
 }
 
@@ -714,7 +808,7 @@ impl Planned {
     }
 }
 
-/// Records histories of transactions over bags, with other calls beside them, for `test/linearizability`.
+/// Records histories of transactions, half of them long ones, with other calls beside them, for `test/linearizability`.
 #[test]
 #[ignore = "run by scripts/linearizability"]
 fn histories() {
@@ -723,7 +817,13 @@ fn histories() {
         return;
     };
     let rounds = std::env::var("CATS_ROUNDS").map_or(100, |rounds| rounds.parse().expect("a number of rounds"));
-    for (kind, name) in BAGS.into_iter().zip(["bag", "duplicate_bag"]) {
+    let kinds = [
+        (Kind::Bag, "bag", "bag"),
+        (Kind::DuplicateBag, "duplicate_bag", "duplicate_bag"),
+        (Kind::Set, "set", "bag"),
+        (Kind::OrderedSet, "ordered_set", "bag"),
+    ];
+    for (kind, name, model) in kinds {
         let path = std::path::PathBuf::from(&directory).join(format!("table.transactions.{name}.jsonl"));
         let mut file = std::io::BufWriter::new(std::fs::File::create(path).expect("a file for histories"));
         let registry = registry();
@@ -739,6 +839,7 @@ fn histories() {
                     .map(|thread| {
                         scope.spawn(move || {
                             let mut recorder = Recorder {
+                                kind,
                                 tables,
                                 thread,
                                 random: Random((round * THREADS + thread) as u64),
@@ -768,6 +869,7 @@ fn histories() {
                             for key in 100..300 {
                                 patiently(|| with_key(&Value::Int(key), |term| handle.delete(&table.probe(term))));
                             }
+                            thread::yield_now();
                         }
                     }
                 });
@@ -778,7 +880,7 @@ fn histories() {
             });
             let keys: Vec<i64> = (0..KEYS).collect();
             let calls = calls.join(",");
-            writeln!(file, "{{\"kind\":\"{name}\",\"keys\":{keys:?},\"calls\":[{calls}]}}")
+            writeln!(file, "{{\"kind\":\"{model}\",\"keys\":{keys:?},\"calls\":[{calls}]}}")
                 .expect("room for histories");
         }
     }

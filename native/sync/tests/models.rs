@@ -12,15 +12,28 @@ use loom::sync::Arc;
 use loom::thread;
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
+    check_within(3, model);
+}
+
+fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.check(model);
+}
+
+/// Preemptions for a sequence of changes. `make check` sets THOROUGH; then there is one more, which takes four times as long.
+fn for_a_sequence() -> usize {
+    2 + usize::from(std::env::var_os("THOROUGH").is_some())
 }
 
 /// Runs both concurrently, in either role, because the checker does not try every order of the first thread's accesses.
 fn together<T: Send + Sync + 'static>(make: fn() -> Arc<T>, one: fn(&T), other: fn(&T)) {
+    together_within(3, make, one, other);
+}
+
+fn together_within<T: Send + Sync + 'static>(preemptions: usize, make: fn() -> Arc<T>, one: fn(&T), other: fn(&T)) {
     for (first, second) in [(one, other), (other, one)] {
-        check(move || {
+        check_within(preemptions, move || {
             let shared = make();
             let thread = {
                 let shared = shared.clone();
@@ -390,7 +403,7 @@ fn read_in_turn((count, words): &Sequence) {
 
 #[test]
 fn words_that_are_changed_one_at_a_time_are_read_together() {
-    together(sequence, change_in_turn, read_in_turn);
+    together_within(for_a_sequence(), sequence, change_in_turn, read_in_turn);
     let read_otherwise = |(count, words): &Sequence| {
         let seen = count.read(|| [0, 1].map(|i: usize| words[i].load(Ordering::Relaxed)));
         let [first, second] = seen.expect("words are changed one at a time");
@@ -399,7 +412,7 @@ fn words_that_are_changed_one_at_a_time_are_read_together() {
             "{first} and {second} are no state"
         );
     };
-    together(sequence, change_in_turn, read_otherwise);
+    together_within(for_a_sequence(), sequence, change_in_turn, read_otherwise);
 }
 
 /// Changes both words together, then the first alone, then both again. The states are 00, 11, 21, 33.
@@ -425,8 +438,8 @@ fn read_together<const FIRST: usize>((count, words): &Sequence) {
 
 #[test]
 fn words_that_are_changed_together_are_read_together() {
-    together(sequence, change_together, read_together::<0>);
-    together(sequence, change_together, read_together::<1>);
+    together_within(for_a_sequence(), sequence, change_together, read_together::<0>);
+    together_within(for_a_sequence(), sequence, change_together, read_together::<1>);
 }
 
 fn read_in_two_steps<const FIRST: usize>((count, words): &Sequence) {
@@ -446,7 +459,7 @@ fn words_that_are_read_one_after_the_other_do_not_go_back() {
 
 #[test]
 fn nothing_is_changed_after_a_request_for_rest_was_heard() {
-    check(|| {
+    check_within(for_a_sequence(), || {
         let shared = sequence();
         let writer = {
             let shared = shared.clone();

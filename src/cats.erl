@@ -278,7 +278,7 @@
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
 -type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => 0..1099511627775,
                            retry => boolean(), refresh_timeout => 1..4294967295 | infinity,
-                           returns => object | outcome}.
+                           returns => object | outcome, negative_ttl => 0..1099511627775}.
 %% See {@link fetch/4}. Times are in milliseconds.
 -type fetch_outcome() :: {store, Object :: tuple()} | {store, Object :: tuple(), #{ttl => lifetime()}}
                        | {ignore, Value :: term()}.
@@ -453,6 +453,8 @@ fetch(Table, Key, Fun) ->
 %%     `{timeout, _}'. The other process goes on. By default there is no limit.</li>
 %% <li>`retry': whether to run the own function when that of another process has failed for which the call waited. If
 %%     several calls wait, one of them does so. By default `false'.</li>
+%% <li>`negative_ttl': for how many milliseconds a failure of the function is remembered. Until then, calls with this
+%%     option that miss the key fail with the same exception, and run no function. By default 0.</li>
 %% <li>`ttl': how long the object lives that the function makes, as in {@link insert/3}. By default as long as
 %%     others.</li>
 %% <li>`stale': for so many milliseconds after its end, the object is returned at once, while a process of its own runs
@@ -470,6 +472,11 @@ fetch(Table, Key, Fun) ->
 %% gone at its time. A write to its key ends it, as a deletion does. It also goes when the table needs its room for a
 %% limit, when a walk meets hundreds of such objects in a row, and when order statistics are asked for. With `{evict,
 %% none}' nothing is kept.
+%%
+%% A write to the key ends a failure that is remembered, as a deletion does. A failure of a renewal is remembered too, and
+%% no other renewal begins until then. Where a failure is remembered, `retry' has no effect. The failures of a table take
+%% at most 4 MB, which is some 4000 with their stacks, and which no limit counts. Where there are more, those go first
+%% that end first. One of more than 64 KB is not remembered.
 %%
 %% A value that is not stored is also the result of those that wait for the function, if they have `returns => outcome'
 %% too. A call without that option looks again, and runs its own function.

@@ -15,6 +15,8 @@
 %%
 %% The leader goes on after another process has written to the key. It stores its object if the key has none then.
 %%
+%% A failure may be remembered for some time. It is where the flight was: who misses the key finds it there.
+%%
 %% Where a fetch may give out an object that has ended, nobody waits for the next one. Whoever finds such an object, and
 %% no flight of its key, begins one. Its leader is a process of its own, the renewer. It is killed when it takes too
 %% long.
@@ -44,12 +46,15 @@
          stale = 0 :: non_neg_integer(),
          %% Whether to look again when the function of another process fails.
          retry = false :: boolean(),
+         %% For how long a failure is remembered. If not at all, none that is remembered is given to this call.
+         negative_ttl = 0 :: non_neg_integer(),
          %% How long a renewer may take, in milliseconds.
          refresh_timeout = 60_000 :: pos_integer() | infinity}).
 
 -opaque call() :: #call{}.
 
 -type flight() :: {Flight :: pid(), Leader :: pid()}.
+-type failure() :: {error | exit | throw, Reason :: term(), Stack :: list()}.
 -type place() :: {cats:tid() | undefined, Key :: term()}.
 
 %% How a flight ends.
@@ -90,6 +95,8 @@ option(timeout, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST -
 option(ttl, infinity, Call) -> Call#call{ttl = infinity};
 option(ttl, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST_LIFE -> Call#call{ttl = Time};
 option(stale, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE -> Call#call{stale = Time};
+option(negative_ttl, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE ->
+    Call#call{negative_ttl = Time};
 option(retry, Retry, Call) when is_boolean(Retry) -> Call#call{retry = Retry};
 option(refresh_timeout, infinity, Call) -> Call#call{refresh_timeout = infinity};
 option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST ->
@@ -113,6 +120,8 @@ again(Table, Key, Call) ->
 -spec miss(cats:table(), Key :: term(), call()) -> tuple() | (Ignored :: term()).
 miss(Table, Key, Call) ->
     case flight_to(Table, Key, Call) of
+        {failed, {Class, Reason, Stack}} ->
+            erlang:raise(Class, Reason, Stack);
         {_, Leader} when Leader =:= self() ->
             fail(nested, Call);
         {_, _} = Flight ->
@@ -271,6 +280,7 @@ lead(Flight, {_, Key} = Place, Table, Call) ->
             end
         catch
             Class:Reason:Stack ->
+                remember({Class, Reason, Stack}, Flight, Place, Call),
                 end_flight(Flight, Place),
                 Flight ! ?failed(Class, Reason, Stack),
                 erlang:raise(Class, Reason, Stack)
@@ -420,19 +430,33 @@ count(Table, Event) ->
 %%--------------------------------------------------------------------------------------------------
 %% The flights that the native library knows.
 
--spec flight_to(cats:table(), Key :: term(), call()) -> flight() | false.
-flight_to(Table, Key, #call{called = Called}) ->
-    ?RESULT(cats_nif:flight_to(Table, Key), flight_to, fetch, Called).
+%% A flight, or a failure that is remembered.
+-spec flight_to(cats:table(), Key :: term(), call()) -> flight() | {failed, failure()} | false.
+flight_to(Table, Key, #call{negative_ttl = Time, called = Called}) ->
+    case ?RESULT(cats_nif:flight_to(Table, Key), flight_to, fetch, Called) of
+        {failed, _} when Time =:= 0 -> false;
+        Known -> Known
+    end.
 
 begin_flight({Flight, Leader}, Table, Key, #call{called = Called}) ->
     ?RESULT(cats_nif:flight_begin(Table, Key, Flight, Leader), flight_begin, fetch, Called).
 
-%% Does nothing if the table is gone.
+%% Both do nothing if the table is gone.
 -spec end_flight(Flight :: pid(), {cats:table() | undefined, Key :: term()}) -> ok.
 end_flight(Flight, {Table, Key}) ->
-    _ = case cats_nif:flight_end(Table, Key, Flight) of
-            ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, flight_end);
-            Ended -> Ended
+    ended(cats_nif:flight_end(Table, Key, Flight), flight_end).
+
+%% Ends the flight of which this is the failure, if the call wants that to be remembered.
+-spec remember(failure(), Flight :: pid(), place(), call()) -> ok.
+remember(_Failure, _Flight, _Place, #call{negative_ttl = 0}) ->
+    ok;
+remember(Failure, Flight, {Table, Key}, #call{negative_ttl = Time}) ->
+    ended(cats_nif:flight_fail(Table, Key, Flight, Failure, Time), flight_fail).
+
+ended(Outcome, Function) ->
+    _ = case Outcome of
+            ?FAILED(_, _) -> cats_failure:handle(Outcome, Function);
+            _ -> true
         end,
     ok.
 

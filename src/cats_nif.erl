@@ -44,6 +44,7 @@
     flight_to/2,
     flight_begin/4,
     flight_end/3,
+    flight_fail/5,
     flight_wait/2,
     flight_waited/0,
     removed/1,
@@ -407,8 +408,8 @@ fetched(_Table, _Key, _Stale) -> not_loaded().
 -spec fetched_again(table(), term(), Stale :: non_neg_integer()) -> outcome({tuple(), Ended :: boolean()} | false).
 fetched_again(_Table, _Key, _Stale) -> not_loaded().
 
-%% @doc The flight of a key, whose process lives, and its leader.
--spec flight_to(table(), term()) -> outcome({Flight :: pid(), Leader :: pid()} | false).
+%% @doc The flight of a key, whose process lives, and its leader. If it has none, a failure that is remembered.
+-spec flight_to(table(), term()) -> outcome({Flight :: pid(), Leader :: pid()} | {failed, Failure :: term()} | false).
 flight_to(_Table, _Key) -> not_loaded().
 
 %% @doc Begins the flight of a key, unless it has one. Returns whether it did. When a call writes to the key, or the
@@ -419,6 +420,11 @@ flight_begin(_Table, _Key, _Flight, _Leader) -> not_loaded().
 %% @doc Ends the flight of a key if it is this one. Returns whether it was.
 -spec flight_end(table(), term(), Flight :: pid()) -> outcome(boolean()).
 flight_end(_Table, _Key, _Flight) -> not_loaded().
+
+%% @doc The same as the function of the flight has failed. The failure is remembered for some milliseconds, unless
+%% somebody writes to the key.
+-spec flight_fail(table(), term(), Flight :: pid(), Failure :: term(), Time :: non_neg_integer()) -> outcome(boolean()).
+flight_fail(_Table, _Key, _Flight, _Failure, _Time) -> not_loaded().
 
 %% @doc The calling process waits for this flight, until {@link flight_waited/0}. If it would wait for itself, it does
 %% not wait: returns the flights of the circle, of which each waits for the next one.

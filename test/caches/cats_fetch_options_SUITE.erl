@@ -4,12 +4,17 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([outcomes/1, lifetimes_of_outcomes/1, an_ignored_value_is_shared/1, ignored_for_others/1,
          an_ignored_renewal/1, a_write_beside_an_ignored_value/1, no_outcomes/1, outcomes_explained/1]).
+-export([remembered/1, any_failure/1, failures_for_others/1, a_write_ends_a_failure/1, what_is_not_remembered/1,
+         renewals_after_a_failure/1, failures_of_equal_keys/1, failures_are_bounded/1, failures_are_freed/1,
+         failures_beside_a_limit/1, like_a_model/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [outcomes, lifetimes_of_outcomes, an_ignored_value_is_shared, ignored_for_others, an_ignored_renewal,
-     a_write_beside_an_ignored_value, no_outcomes, outcomes_explained].
+     a_write_beside_an_ignored_value, no_outcomes, outcomes_explained, remembered, any_failure, failures_for_others,
+     a_write_ends_a_failure, what_is_not_remembered, renewals_after_a_failure, failures_of_equal_keys,
+     failures_are_bounded, failures_are_freed, failures_beside_a_limit, like_a_model].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -192,4 +197,231 @@ outcomes_explained(_Config) ->
               #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>}}]],
     #{4 := Options} = cats_test_lib:remarks(fetch, [Table, key, never(), #{returns => outcomes}]),
     [?assertNotEqual(nomatch, string:find(Options, Name))
-     || Name <- ["timeout", "refresh_timeout", "ttl", "stale", "retry", "returns"]].
+     || Name <- ["timeout", "refresh_timeout", "ttl", "stale", "retry", "returns", "negative_ttl"]].
+
+fails(Reason) -> fun(_) -> error(Reason) end.
+
+%% A fetch whose failure is remembered for so many milliseconds.
+fail(Table, Key, Reason, Time) ->
+    {error, Reason} = catch_all(fun() -> cats:fetch(Table, Key, fails(Reason), #{negative_ttl => Time}) end),
+    ok.
+
+catch_all(Function) ->
+    try Function() catch Class:Reason -> {Class, Reason} end.
+
+%% What a call with the option gets: the failure, or `runs' where none is remembered, so that its function runs.
+asks(Table, Key) ->
+    Runs = fun(_) -> {ignore, runs} end,
+    catch_all(fun() -> cats:fetch(Table, Key, Runs, ?OUTCOME#{negative_ttl => 1}) end).
+
+%% A failure is remembered exactly so long, and one function runs.
+remembered(_Config) ->
+    [begin
+         stop_clock(),
+         Make = slow(),
+         Fetch = fun() -> cats:fetch(Table, key, Make, #{negative_ttl => 50, retry => true}) end,
+         Pids = [begins(Fetch) || _ <- lists:seq(1, 20)],
+         Leader = runs(),
+         have_waited(Table, 19),
+         Leader ! {fail, error, {down, [1.5]}},
+         [?assertEqual({error, {down, [1.5]}}, result(Pid)) || Pid <- Pids],
+         pass(49),
+         ?assertEqual({error, {down, [1.5]}}, asks(Table, key)),
+         ?assertEqual(runs, asks(Table, other)),
+         ?assertEqual([], cats:tab2list(Table)),
+         ?assertMatch(#{fetches_failed := 1}, cats:stats(Table)),
+         pass(1),
+         ?assertEqual(runs, asks(Table, key)),
+         ?assertEqual(runs, asks(Table, key)),
+         pass(1),
+         ?assertEqual({key, made}, cats:fetch(Table, key, fun(Key) -> {Key, made} end, #{negative_ttl => 50}))
+     end || Table <- tables()],
+    no_processes().
+
+%% Of all classes, with terms of all kinds, and with the stack of the function.
+any_failure(_Config) ->
+    Reason = {self(), make_ref(), fun() -> self() end, binary:copy(<<7>>, 1000), #{a => [1.0, 1 bsl 100]}, 'x'},
+    [begin
+         Make = fun(_) -> erlang:raise(Class, Reason, [{of_the, test, 1, []}]) end,
+         Twice = [try cats:fetch(Table, key, Make, #{negative_ttl => 60_000})
+                  catch C:R:Stack -> {C, R, Stack}
+                  end || _ <- [1, 2]],
+         ?assertMatch([{Class, Reason, _}, {Class, Reason, _}], Twice),
+         [Same, Same] = [hd(Stack) || {_, _, Stack} <- Twice]
+     end || Class <- [error, exit, throw], Table <- tables()].
+
+%% A call without the option runs its function. What that makes ends the failure, and how it fails does not.
+failures_for_others(_Config) ->
+    [begin
+         ok = fail(Table, key, down, 60_000),
+         ?assertEqual({exit, own}, catch_all(fun() -> cats:fetch(Table, key, fun(_) -> exit(own) end) end)),
+         ?assertEqual({error, down}, asks(Table, key)),
+         ?assertEqual({key, own}, cats:fetch(Table, key, fun(Key) -> {Key, own} end)),
+         ?assertEqual({key, own}, cats:fetch(Table, key, never(), #{negative_ttl => 1})),
+         cats:delete(Table, key),
+         ?assertEqual(runs, asks(Table, key))
+     end || Table <- tables()].
+
+a_write_ends_a_failure(_Config) ->
+    [begin
+         ok = fail(Table, key, down, 60_000),
+         ok = fail(Table, other, down, 60_000),
+         _ = Write(Table),
+         cats:delete_object(Table, {key, x}),
+         ?assertEqual(runs, asks(Table, key)),
+         cats:info(Table, size) =:= 1 andalso ?assertEqual({error, down}, asks(Table, other))
+     end
+     || Write <- [fun(T) -> cats:insert(T, [{key, x}, {third, x}]) end,
+                  fun(T) -> cats:insert_new(T, {key, x}), cats:insert(T, {third, x}) end,
+                  fun(T) -> cats:delete(T, key), cats:insert(T, {third, x}) end,
+                  fun(T) -> cats:take(T, key), cats:insert(T, {third, x}) end,
+                  fun(T) -> cats:delete_many(T, [key]), cats:insert(T, {third, x}) end,
+                  fun(T) -> cats:delete_all_objects(T) end],
+        Table <- tables()].
+
+what_is_not_remembered(_Config) ->
+    Options = #{negative_ttl => 60_000},
+    [begin
+         %% A function whose process was killed.
+         Killed = begins(fun() -> cats:fetch(Table, key, slow(Self), Options) end),
+         Killed = runs(),
+         unlink(Killed),
+         cats_test_lib:stop(Killed, kill),
+         no_processes(),
+         ?assertEqual(runs, asks(Table, key)),
+         cats:insert(Table, {third, x}),
+         %% A function during which somebody wrote to the key.
+         Written = begins(fun() -> cats:fetch(Table, other, slow(Self), Options) end),
+         Written = runs(),
+         cats:delete(Table, other),
+         Written ! {fail, error, late},
+         ?assertEqual({error, late}, result(Written)),
+         ?assertEqual(runs, asks(Table, other)),
+         %% A large failure, which is given to those that wait all the same.
+         Large = lists:seq(1, 20_000),
+         ?assertEqual({error, Large}, catch_all(fun() -> cats:fetch(Table, key, fails(Large), Options) end)),
+         Binary = binary:copy(<<1>>, 100_000),
+         ?assertEqual({error, Binary}, catch_all(fun() -> cats:fetch(Table, key, fails(Binary), Options) end)),
+         ?assertEqual(runs, asks(Table, key)),
+         %% A table with the same name.
+         ok = fail(Table, key, down, 60_000),
+         cats:delete(Table)
+     end || Table <- tables(), Self <- [self()]],
+    One = cats:new(one, [named_table, public]),
+    ok = fail(One, key, down, 60_000),
+    cats:delete(One),
+    One = cats:new(one, [named_table, public]),
+    ?assertEqual(runs, asks(One, key)),
+    cats:delete(One).
+
+%% As slow/0, for this test.
+slow(Test) ->
+    fun(_) -> Test ! {runs, self()}, receive {fail, Class, Reason} -> erlang:raise(Class, Reason, []) end end.
+
+%% While a failure of a renewal is remembered, none begins, and all get the old object.
+renewals_after_a_failure(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 100}]),
+         Options = #{stale => 1000, negative_ttl => 50},
+         {key, old} = cats:fetch(Table, key, fun(Key) -> {Key, old} end, Options),
+         pass(100),
+         {key, old} = cats:fetch(Table, key, slow(), Options),
+         runs() ! {fail, exit, normal},
+         no_processes(),
+         pass(49),
+         [{key, old} = cats:fetch(Table, key, never(), Options) || _ <- lists:seq(1, 100)],
+         no_processes(),
+         ?assertMatch(#{fetches_failed := 1, fetches_stale := 101}, cats:stats(Table)),
+         pass(1),
+         {key, old} = cats:fetch(Table, key, slow(), Options),
+         runs() ! {return, {key, new}},
+         no_processes(),
+         ?assertEqual([{key, new}], cats:lookup(Table, key))
+     end || Type <- [set, ordered_set]].
+
+failures_of_equal_keys(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public]),
+         ok = fail(Table, {a, 1}, down, 60_000),
+         ?assertEqual(Expected, asks(Table, {a, 1.0}))
+     end || {Type, Expected} <- [{set, runs}, {ordered_set, {error, down}}]].
+
+%% Where many keys fail, the last ones are remembered, in 4 MB.
+failures_are_bounded(_Config) ->
+    [begin
+         ok = fail(Table, first, down, 0),
+         {Before, Processes} = {memory(Table), length(processes())},
+         [ok = fail(Table, {key, N}, {down, N}, 3_600_000) || N <- lists:seq(1, 100_000)],
+         ?assertEqual({error, {down, 100_000}}, asks(Table, {key, 100_000})),
+         ?assertEqual(runs, asks(Table, {key, 1})),
+         ?assert(memory(Table) - Before =< 4 bsl 20),
+         no_processes(),
+         ?assert(length(processes()) < Processes + 50),
+         cats:delete(Table)
+     end || Table <- [cats:new(t, [public]), cats:new(t, [public, ordered_set, {ttl, 60_000}])]].
+
+memory(Table) -> cats:info(Table, memory) * erlang:system_info(wordsize).
+
+%% What is over is freed, though nobody asks.
+failures_are_freed(_Config) ->
+    Tables = tables(),
+    stop_clock(),
+    Before = [begin
+                  cats:insert(Table, {other, x}),
+                  %% The first event of a table takes memory for the counters.
+                  ok = fail(Table, key, down, 0),
+                  memory(Table)
+              end || Table <- Tables],
+    [[ok = fail(Table, N, down, 1000) || N <- lists:seq(1, 1000)] || Table <- Tables],
+    [?assert(memory(Table) > Was) || {Table, Was} <- lists:zip(Tables, Before)],
+    pass(1000),
+    [cats_test_lib:eventually(fun() -> memory(Table) =:= Was end) || {Table, Was} <- lists:zip(Tables, Before)].
+
+%% A limit holds, and evicts nothing for failures.
+failures_beside_a_limit(_Config) ->
+    [begin
+         [cats:insert(Table, {N}) || N <- lists:seq(1, 10)],
+         [ok = fail(Table, {key, N}, down, 60_000) || N <- lists:seq(1, 100)],
+         ?assertEqual([{error, down}], lists:usort([asks(Table, {key, N}) || N <- lists:seq(1, 100)])),
+         ?assertEqual(lists:seq(1, 10), lists:sort([N || {N} <- cats:tab2list(Table)]))
+     end || Limit <- [{objects, 10}, {bytes, 50_000}], Evict <- [s3_fifo, none], Type <- [set, ordered_set],
+            Table <- [cats:new(t, [public, Type, {limit, Limit}, {evict, Evict}])]].
+
+%% Random calls against a model: for each key the object, or the failure and its end.
+like_a_model(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [public, Type]),
+         lists:foldl(fun(Step, Model) -> step(Table, Step, Model) end, #{}, lists:seq(1, 5000))
+     end || Type <- [set, ordered_set]].
+
+step(Table, Step, Model) ->
+    Key = rand:uniform(5),
+    Now = get(clock),
+    Known = case Model of
+                #{Key := {failed, _, End}} when End =< Now -> none;
+                #{Key := Has} -> Has;
+                _ -> none
+            end,
+    case rand:uniform(5) of
+        1 -> pass(rand:uniform(20)), Model;
+        2 -> cats:delete(Table, Key), maps:remove(Key, Model);
+        3 -> cats:insert(Table, {Key, Step}), Model#{Key => {object, Step}};
+        4 ->
+            Time = rand:uniform(40),
+            Got = catch_all(fun() -> cats:fetch(Table, Key, fails(Step), #{negative_ttl => Time}) end),
+            case Known of
+                none -> {error, Step} = Got, Model#{Key => {failed, Step, Now + Time}};
+                _ -> expected(Known, Key, Got), Model
+            end;
+        5 ->
+            Got = catch_all(fun() -> cats:fetch(Table, Key, fun(_) -> {Key, Step} end, #{negative_ttl => 1}) end),
+            case Known of
+                none -> {Key, Step} = Got, Model#{Key => {object, Step}};
+                _ -> expected(Known, Key, Got), Model
+            end
+    end.
+
+expected({object, Value}, Key, Got) -> ?assertEqual({Key, Value}, Got);
+expected({failed, Reason, _End}, _Key, Got) -> ?assertEqual({error, Reason}, Got).

@@ -565,8 +565,8 @@ explanations(_Config) ->
     Plain = cats:new(t, [public]),
     NoExpiry = #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>},
     NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or "
-                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale, at most 1099511627775 "
-                         "milliseconds, retry, a boolean, and returns, object or outcome">>},
+                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale and negative_ttl, at "
+                         "most 1099511627775 milliseconds, retry, a boolean, and returns, object or outcome">>},
     [?assertEqual({Options, NoExpiry}, {Options, cats_test_lib:remarks(fetch, [Plain, k, never(), Options])})
      || Options <- [#{ttl => 1}, #{stale => 1}, #{ttl => infinity, timeout => 1}]],
     [?assertEqual({Options, NoOptions}, {Options, cats_test_lib:remarks(fetch, [Table, k, never(), Options])})

@@ -3,16 +3,22 @@
 //! A flight is a process of the VM that stands for the making of one object. Those that wait for the object wait for the end of the
 //! process. Whoever changes the key ends the flight: the key has none any more, and the process is told.
 //!
+//! The function that makes an object may [fail](crate::failures), and that may be remembered for some time. A write to the key ends that too.
+//!
 //! Writers know from a bit of the contents' [history](History), which they look at anyway, whether there are
-//! flights.
+//! flights or failures.
 
 use crate::exclusive::Exclusive;
+use crate::expiry;
 use crate::failure::Failure;
+use crate::failures::{Failed, Failures};
 use crate::garbage;
 use crate::history::History;
 use crate::object::key::Key;
+use cats_sync::clock;
 use cats_sync::facade::yield_now;
 use cats_sync::Busy;
+use cats_term::Block;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -21,6 +27,12 @@ use std::sync::OnceLock;
 pub struct Flight {
     pub process: u64,
     pub leader: u64,
+}
+
+/// What is known of a key.
+pub enum Known {
+    Flight(Flight),
+    Failed(Failed),
 }
 
 /// Tells the process of a flight that the flight was ended.
@@ -53,14 +65,30 @@ pub struct Flights(Exclusive<Open>);
 #[derive(Default)]
 struct Open {
     flights: BTreeMap<Key, Flight>,
+    /// Made when the first function fails whose failure is remembered.
+    failures: Option<Box<Failures>>,
     /// The table has given the contents up.
     closed: bool,
 }
 
+impl Open {
+    /// Notes whether writers have to look.
+    fn note(&self, history: &History) {
+        let failures = self.failures.as_ref().is_some_and(|failures| !failures.is_empty());
+        history.set_awaited(failures || !self.flights.is_empty());
+    }
+}
+
 impl Flights {
-    /// The flight of a key.
-    pub(crate) fn of(&self, key: &Key) -> Result<Option<Flight>, Busy> {
-        self.0.with(|open| open.flights.get(key).copied())
+    /// The flight of a key for which `lives` returns true, or else the failure that is remembered.
+    pub(crate) fn of(&self, key: &Key, lives: impl Fn(&Flight) -> bool) -> Result<Option<Known>, Busy> {
+        self.0.with(|open| {
+            let flight = open.flights.get(key).copied().filter(lives).map(Known::Flight);
+            flight.or_else(|| {
+                let failed = open.failures.as_ref()?.of(key, clock::now())?;
+                Some(Known::Failed(failed.clone()))
+            })
+        })
     }
 
     /// Begins a flight, unless the key has one for which `lives` returns true. Returns whether it did. Fails if `check` does, and with
@@ -86,33 +114,105 @@ impl Flights {
         })?
     }
 
-    /// Ends the flight of a key that was written.
+    /// Ends the flight of a key that was written, and forgets its failure.
     pub(crate) fn end(&self, history: &History, key: &Key) {
-        if let Some(flight) = self.remove(history, key, |_| true) {
+        if let Some(flight) = self.remove(history, key, |_| true, true) {
             tell(flight);
         }
     }
 
-    /// Ends the flight of a key, if `is_it`. Its process is not told.
-    pub(crate) fn remove(&self, history: &History, key: &Key, is_it: impl Fn(&Flight) -> bool) -> Option<Flight> {
-        self.surely_with(|open| {
-            open.flights.get(key).filter(|flight| is_it(flight))?;
-            let (_key, flight) = open.flights.remove_entry(key)?;
-            if open.flights.is_empty() {
-                history.set_awaited(false);
-            }
-            Some(flight)
+    /// Ends the flight of a key, if `is_it`, as its function has failed. Its process is not told. The failure is remembered for some
+    /// milliseconds. `first` is called before the first failure of the contents is remembered, under the lock of the flights.
+    pub(crate) fn fail(
+        &self,
+        history: &History,
+        key: Key,
+        is_it: impl Fn(&Flight) -> bool,
+        (failed, time): (Block, u64),
+        first: impl FnOnce(),
+    ) -> bool {
+        let until = clock::now() + time;
+        let mut given = Some((key, failed, first));
+        let ended = self.surely_with(|open| {
+            let Some((key, failed, first)) = given
+                .take()
+                .filter(|(key, ..)| open.flights.get(key).is_some_and(&is_it))
+            else {
+                return false;
+            };
+            open.flights.remove(&key);
+            let failures = open.failures.get_or_insert_with(|| {
+                first();
+                Box::default()
+            });
+            failures.remember(key, failed, until);
+            open.note(history);
+            true
+        });
+        expiry::wake_by(until);
+        ended
+    }
+
+    /// Forgets failures whose time is over, for the reaper. Returns whether all of these are forgotten.
+    pub(crate) fn expire(&self, history: &History) -> Result<bool, Busy> {
+        self.0.with(|open| {
+            let Some(failures) = open.failures.as_mut().filter(|failures| !failures.is_empty()) else {
+                return true;
+            };
+            let complete = failures.expire(clock::now());
+            open.note(history);
+            complete
         })
     }
 
-    /// Ends all flights, and lets none begin. To be called when the table gives the contents up.
-    pub(crate) fn close(&self, history: &History) {
-        let flights = self.surely_with(|open| {
+    /// The time at which the reaper has something to forget. It comes again if somebody else has the lock.
+    pub(crate) fn due(&self) -> u64 {
+        let due = self
+            .0
+            .with(|open| open.failures.as_ref().map(|failures| failures.due()));
+        due.unwrap_or(Some(0)).unwrap_or(u64::MAX)
+    }
+
+    /// The bytes of the failures.
+    pub(crate) fn bytes(&self) -> usize {
+        let bytes = self
+            .0
+            .with(|open| open.failures.as_ref().map(|failures| failures.bytes()));
+        bytes.ok().flatten().unwrap_or(0)
+    }
+
+    /// Ends the flight of a key, if `is_it`. Its process is not told. If it `forgets`, also forgets the failure of the key.
+    pub(crate) fn remove(
+        &self,
+        history: &History,
+        key: &Key,
+        is_it: impl Fn(&Flight) -> bool,
+        forgets: bool,
+    ) -> Option<Flight> {
+        self.surely_with(|open| {
+            let failures = open.failures.as_mut().filter(|_| forgets);
+            let forgotten = failures.is_some_and(|failures| failures.forget(key));
+            let ended = open.flights.get(key).copied().filter(&is_it);
+            if ended.is_some() {
+                open.flights.remove(key);
+            }
+            if ended.is_some() || forgotten {
+                open.note(history);
+            }
+            ended
+        })
+    }
+
+    /// Ends all flights, forgets all failures, and lets none begin. To be called when the table gives the contents up. Returns whether
+    /// a failure was ever remembered.
+    pub(crate) fn close(&self, history: &History) -> bool {
+        let (flights, failures) = self.surely_with(|open| {
             open.closed = true;
             history.set_awaited(false);
-            std::mem::take(&mut open.flights)
+            (std::mem::take(&mut open.flights), open.failures.take())
         });
         flights.into_values().for_each(tell);
+        failures.is_some()
     }
 
     /// What the caller has done cannot be taken back, so it waits for the lock. The holder needs a bounded time, unless its thread does not

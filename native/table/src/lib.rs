@@ -8,6 +8,7 @@ pub mod evict;
 mod exclusive;
 pub mod expiry;
 mod failure;
+mod failures;
 pub mod flights;
 pub mod garbage;
 mod history;

@@ -136,7 +136,7 @@ pub fn count_fetch(env: Env, &[table, what]: &[Term; 2]) -> Result<Term, Failure
 }
 
 /// Milliseconds, perhaps 0.
-fn duration(env: Env, time: Term) -> Result<u64, Failure> {
+pub(super) fn duration(env: Env, time: Term) -> Result<u64, Failure> {
     let time = time.small_integer().and_then(|time| u64::try_from(time).ok());
     time.filter(|time| *time <= Lifetime::LONGEST)
         .ok_or_else(|| Failure::Bad(env.atom("no_time")))

@@ -1,7 +1,9 @@
 //! The flights of `cats_fetch`, and who waits for which.
 
+use super::expiry::duration;
+use super::objects::block;
 use super::*;
-use cats_table::flights::Flight;
+use cats_table::flights::{Flight, Known};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::MutexGuard;
@@ -12,14 +14,18 @@ fn process(env: Env, pid: Term) -> Result<u64, Failure> {
     env.local_pid(pid).map(|_| pid.0).ok_or_else(bad)
 }
 
-/// `{Flight, Leader}` of a key, or `false`. One whose process has ended counts as none.
+/// `{Flight, Leader}` of a key, `{failed, Failure}`, or `false`. A flight whose process has ended counts as none.
 pub fn flight_to(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, WRITE)?;
     with_probe(env, handle.table(), key, |probe| {
-        let flight = handle.flight_to(probe)?;
-        Ok(match flight.filter(|flight| lives(env, flight)) {
-            Some(flight) => env.tuple(&[Term(flight.process), Term(flight.leader)]),
+        Ok(match handle.flight_to(probe, |flight| lives(env, flight))? {
+            Some(Known::Flight(flight)) => env.tuple(&[Term(flight.process), Term(flight.leader)]),
+            Some(Known::Failed(failed)) => {
+                let failed = failed.as_ref().as_ref();
+                account(env, failed.words());
+                env.tuple(&[env.atom("failed"), decode::term(env, failed.element(0))?])
+            }
             None => atoms::false_(),
         })
     })
@@ -51,6 +57,19 @@ pub fn flight_end(env: Env, &[table, key, flight]: &[Term; 3]) -> Result<Term, F
     let flight = process(env, flight)?;
     with_probe(env, handle.table(), key, |probe| {
         Ok(atoms::boolean(handle.end_flight(probe, flight)))
+    })
+}
+
+/// Ends the flight of a key as its function has failed, if it is this one. Remembers the failure for some milliseconds. Returns whether it
+/// was this flight.
+pub fn flight_fail(env: Env, &[table, key, flight, failed, time]: &[Term; 5]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, INFO)?;
+    let flight = process(env, flight)?;
+    let time = duration(env, time)?;
+    let failed = block(env, &[failed])?;
+    with_probe(env, handle.table(), key, |probe| {
+        Ok(atoms::boolean(handle.fail_flight(probe, flight, failed, time)))
     })
 }
 

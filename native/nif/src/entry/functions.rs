@@ -191,6 +191,7 @@ pub static FUNCTIONS: &[Function] = functions! {
     flight_to/2 => calls::flights::flight_to,
     flight_begin/4 => calls::flights::flight_begin,
     flight_end/3 => calls::flights::flight_end,
+    flight_fail/5 => calls::flights::flight_fail,
     flight_wait/2 => calls::flights::flight_wait,
     flight_waited/0 => calls::flights::flight_waited,
     removed/1 => calls::notices::removed,

@@ -1,4 +1,4 @@
-//! Which contents have leases, and when objects expire there.
+//! Which contents have leases or remember failures, and when these expire.
 
 use super::Store;
 use crate::expiry::WAKES;
@@ -12,7 +12,7 @@ use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The addresses of all contents with leases that belong to a table.
+/// The addresses of all contents with leases, or with failures, that belong to a table.
 static STORES: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// The least milliseconds between two looks of the reaper. What has expired takes memory so much longer.
@@ -23,18 +23,14 @@ fn stores() -> MutexGuard<'static, BTreeSet<usize>> {
     STORES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// To be called when contents are made. Only those with leases are noted.
+/// To be called when contents with leases are made, and when others remember the first failure.
 pub(crate) fn enter(store: &Store) {
-    if store.is_leased() {
-        stores().insert(ptr::from_ref(store).expose_provenance());
-    }
+    stores().insert(ptr::from_ref(store).expose_provenance());
 }
 
-/// To be called before contents are retired or freed.
+/// To be called before such contents are retired or freed.
 pub(crate) fn leave(store: &Store) {
-    if store.is_leased() {
-        stores().remove(&ptr::from_ref(store).addr());
-    }
+    stores().remove(&ptr::from_ref(store).addr());
 }
 
 /// Whether contents are noted.
@@ -43,7 +39,7 @@ pub(crate) fn is_entered(store: &Store) -> bool {
     stores().contains(&ptr::from_ref(store).addr())
 }
 
-/// Calls `f` for all contents with leases, until it returns false. Returns whether it never did.
+/// Calls `f` for all contents that are noted, until it returns false. Returns whether it never did.
 fn each_store(mut f: impl FnMut(&Store, &Guard) -> bool) -> bool {
     let mut last = Bound::Unbounded;
     loop {
@@ -73,7 +69,7 @@ pub enum Next {
 /// The milliseconds after which unfinished work is late. On a busy machine a nap may be much longer than it was meant to be.
 const LATE: u64 = 200;
 
-/// Removes objects that have expired, for about `budget`.
+/// Removes objects and failures that have expired, for about `budget`.
 pub fn expire(budget: Duration) -> Next {
     /// Since when there is work.
     static SINCE: AtomicU64 = AtomicU64::new(u64::MAX);

@@ -702,12 +702,18 @@ impl Store {
 
     /// The reaper's work, until `more` returns false. Returns whether it is complete.
     pub fn expire(&self, guard: &Guard, more: &mut dyn FnMut() -> bool) -> Result<bool, Busy> {
+        while !self.flights().expire(self.history())? {
+            if !more() {
+                return Ok(false);
+            }
+        }
         leased!(self, content => content.expire(guard, more)).unwrap_or(Ok(true))
     }
 
     /// The time at which something may expire, or a process that is told of removals is to be sent a message.
     pub fn due(&self) -> u64 {
-        leased!(self, content => content.owner.leases.due()).unwrap_or(u64::MAX)
+        let due = leased!(self, content => content.owner.leases.due()).unwrap_or(u64::MAX);
+        due.min(self.flights().due())
     }
 
     /// The number of base nodes of a contention adapting tree.
@@ -727,9 +733,9 @@ impl Store {
         leases + engine!(self, engine => engine.bytes() - size_of_val(engine), other => other.bytes())
     }
 
-    /// The number of bytes of the store, with those of its counters and of its log.
+    /// The number of bytes of the store, with those of its counters, of its log and of failures that it remembers.
     pub fn all_bytes(&self) -> usize {
-        self.total_bytes() + self.counter_bytes() + self.books.log.bytes()
+        self.total_bytes() + self.counter_bytes() + self.books.log.bytes() + self.flights().bytes()
     }
 
     /// The number of bytes of the counters' stripes. Only stores with many writers, or with events, have stripes.

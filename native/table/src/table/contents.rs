@@ -13,7 +13,8 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// The contents of one table. As long as this value lives, or a table has it as a pointer, the reaper finds them if they have leases. So
+/// The contents of one table. As long as this value lives, or a table has it as a pointer, the reaper finds them if something of them may
+/// expire. So
 /// they are never freed at once: what is dropped is retired.
 pub(crate) struct Contents(NonNull<Store>);
 
@@ -25,7 +26,9 @@ impl Contents {
         let store = store.and_then(Own::new).ok_or(Failure::NoMemory)?.into_raw();
         // SAFETY: the address of a value is not null.
         let contents = Self(unsafe { NonNull::new_unchecked(store) });
-        due::enter(&contents);
+        if contents.is_leased() {
+            due::enter(&contents);
+        }
         Ok(contents)
     }
 
@@ -43,8 +46,9 @@ impl Contents {
 
     /// To be called before they are retired: nothing expires any more, and nobody makes an object for them.
     fn close(&self) {
-        due::leave(self);
-        self.flights().close(self.history());
+        if self.flights().close(self.history()) || self.is_leased() {
+            due::leave(self);
+        }
     }
 
     /// Gives up the contents of a table with which they are freed. Returns the reaper's expectation, if they are for the reaper, and

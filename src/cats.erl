@@ -278,7 +278,8 @@
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
 -type fetch_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), stale => 0..1099511627775,
                            retry => boolean(), refresh_timeout => 1..4294967295 | infinity,
-                           returns => object | outcome, negative_ttl => 0..1099511627775}.
+                           returns => object | outcome, negative_ttl => 0..1099511627775,
+                           refresh_ahead => 0..1099511627775}.
 %% See {@link fetch/4}. Times are in milliseconds.
 -type fetch_outcome() :: {store, Object :: tuple()} | {store, Object :: tuple(), #{ttl => lifetime()}}
                        | {ignore, Value :: term()}.
@@ -459,6 +460,8 @@ fetch(Table, Key, Fun) ->
 %%     others.</li>
 %% <li>`stale': for so many milliseconds after its end, the object is returned at once, while a process of its own runs
 %%     the function. By default 0.</li>
+%% <li>`refresh_ahead': for so many milliseconds before its end, the object is returned at once, while a process of its
+%%     own runs the function. By default 0.</li>
 %% <li>`refresh_timeout': how many milliseconds that process may take. After that it is killed. By default 60,000.</li>
 %% </ul>
 %%
@@ -473,15 +476,20 @@ fetch(Table, Key, Fun) ->
 %% limit, when a walk meets hundreds of such objects in a row, and when order statistics are asked for. With `{evict,
 %% none}' nothing is kept.
 %%
-%% A write to the key ends a failure that is remembered, as a deletion does. A failure of a renewal is remembered too, and
-%% no other renewal begins until then. Where a failure is remembered, `retry' has no effect. The failures of a table take
-%% at most 4 MB, which is some 4000 with their stacks, and which no limit counts. Where there are more, those go first
-%% that end first. One of more than 64 KB is not remembered.
+%% `refresh_ahead' does the same before the end. The new object is stored in place of the one that was found, or where
+%% the key has none by then. What another process has stored meanwhile stays. Only calls that find the object begin its
+%% renewal, so what nobody fetches ends at its time. With `idle' a read moves the end, so nothing is renewed ahead, nor
+%% in a table that is not public.
+%%
+%% A write to the key ends a failure that is remembered, as a deletion does. A failure of a renewal is remembered too,
+%% and no other renewal begins until then. Where a failure is remembered, `retry' has no effect. The failures of a table
+%% take at most 4 MB, which is some 4000 with their stacks, and which no limit counts. Where there are more, those go
+%% first that end first. One of more than 64 KB is not remembered.
 %%
 %% A value that is not stored is also the result of those that wait for the function, if they have `returns => outcome'
 %% too. A call without that option looks again, and runs its own function.
 %%
-%% `ttl' and `stale' fail with `badarg' when the objects of the table cannot expire.
+%% `ttl', `stale' and `refresh_ahead' fail with `badarg' when the objects of the table cannot expire.
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object | fetch_outcome()), fetch_options()) ->
           Object | (Value :: term()) when
       Object :: tuple().

@@ -261,8 +261,8 @@ remark(contention, no_time) -> {2, <<"not a number of milliseconds below 2^32">>
 remark(fetch, nested) -> {2, <<"the function fetches the key for which it makes the object">>};
 remark(fetch, no_fetch_options) ->
     {4, <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at "
-         "most 1099511627775 milliseconds or infinity, stale and negative_ttl, at most 1099511627775 milliseconds, "
-         "retry, a boolean, and returns, object or outcome">>};
+         "most 1099511627775 milliseconds or infinity, stale, negative_ttl and refresh_ahead, at most 1099511627775 "
+         "milliseconds, retry, a boolean, and returns, object or outcome">>};
 remark(fetch, no_outcome) ->
     {3, <<"the function, which has option returns => outcome, returned neither {store, Object}, {store, Object, "
          "#{ttl => Milliseconds | infinity}} nor {ignore, Value}">>};

@@ -17,9 +17,9 @@
 %%
 %% A failure may be remembered for some time. It is where the flight was: who misses the key finds it there.
 %%
-%% Where a fetch may give out an object that has ended, nobody waits for the next one. Whoever finds such an object, and
-%% no flight of its key, begins one. Its leader is a process of its own, the renewer. It is killed when it takes too
-%% long.
+%% Where a fetch may give out an object that has ended, or that ends soon, nobody waits for the next one. Whoever finds
+%% such an object, and no flight of its key, begins one. Its leader is a process of its own, the renewer. It is killed
+%% when it takes too long.
 %%
 %% A process whose function waits for another flight may wait for itself in the end. The native library knows who waits
 %% for which flight, and tells the one that would close the circle.
@@ -44,6 +44,8 @@
          ttl = default :: cats:lifetime() | default,
          %% For how long after its end an object may be given out.
          stale = 0 :: non_neg_integer(),
+         %% For how long before its end an object is renewed.
+         refresh_ahead = 0 :: non_neg_integer(),
          %% Whether to look again when the function of another process fails.
          retry = false :: boolean(),
          %% For how long a failure is remembered. If not at all, none that is remembered is given to this call.
@@ -97,6 +99,8 @@ option(ttl, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST_LIFE -
 option(stale, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE -> Call#call{stale = Time};
 option(negative_ttl, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE ->
     Call#call{negative_ttl = Time};
+option(refresh_ahead, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE ->
+    Call#call{refresh_ahead = Time};
 option(retry, Retry, Call) when is_boolean(Retry) -> Call#call{retry = Retry};
 option(refresh_timeout, infinity, Call) -> Call#call{refresh_timeout = infinity};
 option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST ->
@@ -108,8 +112,8 @@ option(_Name, _Value, _Call) -> error.
 fetch(Table, Key, Call) ->
     go_on(find(Table, Key, Call), Table, Key, Call).
 
-go_on({Object, false}, _Table, _Key, _Call) -> Object;
-go_on({Object, true}, Table, Key, Call) -> renewed(Object, Table, Key, Call);
+go_on({Object, lives}, _Table, _Key, _Call) -> Object;
+go_on({Object, Life}, Table, Key, Call) -> renewed(Object, Life, Table, Key, Call);
 go_on(false, Table, Key, Call) -> miss(Table, Key, Call).
 
 %% Looks again.
@@ -129,7 +133,7 @@ miss(Table, Key, Call) ->
         false ->
             Place = {cats:info(Table, id), Key},
             case take_off(Place, self(), infinity, Table, Call) of
-                {begun, Flight} -> lead(Flight, Place, Table, Call);
+                {begun, Flight} -> lead(Flight, Place, Table, Call#call{refresh_ahead = 0});
                 not_begun -> miss(Table, Key, Call)
             end
     end.
@@ -219,12 +223,12 @@ guard(Renewer, Deadline) ->
     after left(Deadline) -> exit(Renewer, kill)
     end.
 
-%% The object that a fetch returns which found this one, which has ended. Only public tables can be written by a
-%% renewer.
-renewed(Object, Table, Key, Call) ->
-    case cats:info(Table, protection) of
-        public ->
-            count(Table, fetch_stale),
+%% The object that a fetch returns which found this one, which has ended or is due. Only public tables can be written by
+%% a renewer.
+renewed(Object, Life, Table, Key, Call) ->
+    case {cats:info(Table, protection), Life} of
+        {public, _} ->
+            _ = Life =:= ended andalso count(Table, fetch_stale),
             %% The object is there, whether a renewal can begin or not. It cannot where there is no room for a process,
             %% where the caller runs a transaction and may not write, and where the table has just been deleted. The
             %% function does not run here, so these are no errors of its own.
@@ -234,7 +238,9 @@ renewed(Object, Table, Key, Call) ->
                     error:Reason when Reason =:= badarg; Reason =:= system_limit -> false
                 end,
             Object;
-        _ ->
+        {_, due} ->
+            Object;
+        {_, ended} ->
             miss(Table, Key, Call)
     end.
 
@@ -275,8 +281,9 @@ lead(Flight, {_, Key} = Place, Table, Call) ->
         try
             %% Another process may have stored it before this flight began.
             case find_again(Table, Key, Call) of
-                {Found, false} -> ?made(Found);
-                _ -> make(Flight, Table, Key, Call)
+                {Found, lives} -> ?made(Found);
+                {Due, due} -> make(Flight, Table, Key, Due, Call);
+                _ -> make(Flight, Table, Key, none, Call)
             end
         catch
             Class:Reason:Stack ->
@@ -289,7 +296,8 @@ lead(Flight, {_, Key} = Place, Table, Call) ->
     Flight ! Outcome,
     Result.
 
-make(Flight, Table, Key, #call{function = Function} = Call) ->
+%% `Due' is the object that the new one replaces, or `none'.
+make(Flight, Table, Key, Due, #call{function = Function} = Call) ->
     Returned = try
                    Function(Key)
                catch
@@ -301,7 +309,7 @@ make(Flight, Table, Key, #call{function = Function} = Call) ->
     case outcome(Returned, Call) of
         {store, Made, Storing} ->
             Flight ! ?stores,
-            ?made(store(Table, Key, Made, Storing));
+            ?made(store(Table, Key, Made, Due, Storing));
         {ignore, Value} ->
             ?ignored(Value)
     end.
@@ -318,30 +326,37 @@ outcome({store, Made, Options}, Call) when Options =:= #{} -> {store, Made, Call
 outcome({ignore, _} = Ignored, _Call) -> Ignored;
 outcome(_Returned, Call) -> fail(no_outcome, Call).
 
-%% Stores the object that was made, unless the table has one by now. Returns the one that the table has.
-store(Table, Key, Made, Call) ->
-    case insert_absent(Table, Key, Made, Call) of
+%% Stores the object that was made, unless the table has one by now that is not due. Returns the one that the table has.
+store(Table, Key, Made, Due, Call) ->
+    Stored = case Due of
+                 none -> insert_absent(Table, Key, Made, Call);
+                 _ -> replace_due(Table, Due, Made, Call)
+             end,
+    case Stored of
         true -> Made;
         false ->
-            case find_again(Table, Key, Call) of
-                {Found, false} -> Found;
-                _ -> store(Table, Key, Made, Call)
+            case find_again(Table, Key, Call#call{refresh_ahead = 0}) of
+                {Found, lives} -> Found;
+                _ -> store(Table, Key, Made, none, Call)
             end
     end.
 
-%% The object of a key, and whether it has ended, or `false'.
-find(Table, Key, #call{ttl = default, stale = 0, called = Called}) ->
+replace_due(Table, Due, Made, #call{ttl = Time, stale = Stale, called = Called}) ->
+    ?RESULT(cats_nif:replace_fetched(Table, Due, Made, Time, Stale), replace_fetched, fetch, Called).
+
+%% The object of a key, and whether it lives, is due or has ended, or `false'.
+find(Table, Key, #call{ttl = default, stale = 0, refresh_ahead = 0, called = Called}) ->
     Found = ?RESULT(cats_nif:lookup_to_fetch(Table, Key), lookup_to_fetch, fetch, Called),
     case Found of
-        [Object] -> {Object, false};
+        [Object] -> {Object, lives};
         false -> false
     end;
-find(Table, Key, #call{stale = Stale, called = Called}) ->
-    ?RESULT(cats_nif:fetched(Table, Key, Stale), fetched, fetch, Called).
+find(Table, Key, #call{stale = Stale, refresh_ahead = Ahead, called = Called}) ->
+    ?RESULT(cats_nif:fetched(Table, Key, Stale, Ahead), fetched, fetch, Called).
 
 %% The same for a call that has looked before. It counts as no lookup.
-find_again(Table, Key, #call{stale = Stale, called = Called}) ->
-    ?RESULT(cats_nif:fetched_again(Table, Key, Stale), fetched_again, fetch, Called).
+find_again(Table, Key, #call{stale = Stale, refresh_ahead = Ahead, called = Called}) ->
+    ?RESULT(cats_nif:fetched_again(Table, Key, Stale, Ahead), fetched_again, fetch, Called).
 
 %% Fails unless the object has this key.
 insert_absent(Table, Key, Object, #call{ttl = Time, stale = Stale, called = Called}) ->

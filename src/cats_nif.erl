@@ -37,9 +37,10 @@
     remove/2,
     add/3,
     insert_lasting/3,
-    fetched/3,
-    fetched_again/3,
+    fetched/4,
+    fetched_again/4,
     insert_fetched/5,
+    replace_fetched/5,
     count_fetch/2,
     flight_to/2,
     flight_begin/4,
@@ -399,14 +400,16 @@ insert_lasting(_Table, _Objects, _Time) -> not_loaded().
 -spec count_fetch(table(), fetch_made | fetch_failed | fetch_waited | fetch_stale) -> outcome(true).
 count_fetch(_Table, _What) -> not_loaded().
 
-%% @doc What a fetch finds: the object of a key, and whether it has ended, by less than `Stale' milliseconds. Fails as
-%% {@link lookup_to_update/2} does.
--spec fetched(table(), term(), Stale :: non_neg_integer()) -> outcome({tuple(), Ended :: boolean()} | false).
-fetched(_Table, _Key, _Stale) -> not_loaded().
+%% @doc What a fetch finds: the object of a key that lives, and whether it ends within `Ahead' milliseconds, or that has
+%% ended by less than `Stale' milliseconds. Fails as {@link lookup_to_update/2} does.
+-spec fetched(table(), term(), Stale :: non_neg_integer(), Ahead :: non_neg_integer()) ->
+          outcome({tuple(), lives | due | ended} | false).
+fetched(_Table, _Key, _Stale, _Ahead) -> not_loaded().
 
 %% @doc The same in any table, for a fetch that has looked before. It counts as no lookup.
--spec fetched_again(table(), term(), Stale :: non_neg_integer()) -> outcome({tuple(), Ended :: boolean()} | false).
-fetched_again(_Table, _Key, _Stale) -> not_loaded().
+-spec fetched_again(table(), term(), Stale :: non_neg_integer(), Ahead :: non_neg_integer()) ->
+          outcome({tuple(), lives | due | ended} | false).
+fetched_again(_Table, _Key, _Stale, _Ahead) -> not_loaded().
 
 %% @doc The flight of a key, whose process lives, and its leader. If it has none, a failure that is remembered.
 -spec flight_to(table(), term()) -> outcome({Flight :: pid(), Leader :: pid()} | {failed, Failure :: term()} | false).
@@ -440,6 +443,12 @@ flight_waited() -> not_loaded().
                      Stale :: non_neg_integer()) ->
           outcome(boolean()).
 insert_fetched(_Table, _WithKey, _New, _Time, _Stale) -> not_loaded().
+
+%% @doc Puts such an object in place of the old one. Returns whether the table had that one.
+-spec replace_fetched(table(), Old :: tuple(), New :: tuple(), pos_integer() | infinity | default,
+                      Stale :: non_neg_integer()) ->
+          outcome(boolean()).
+replace_fetched(_Table, _Old, _New, _Time, _Stale) -> not_loaded().
 
 -spec removed(table()) -> outcome({[{expired | evicted, term()}], Lost :: non_neg_integer()}).
 removed(_Table) -> not_loaded().

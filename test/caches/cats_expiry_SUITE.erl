@@ -141,10 +141,10 @@ step({touch, Key, Time}, Table, _, Model) ->
     end;
 %% What a fetch finds. An object that has ended may be gone earlier.
 step({fetched, Key, Stale}, Table, Kind, Model) ->
-    case cats_nif:fetched(Table, Key, Stale) of
-        {Object, false} ->
+    case cats_nif:fetched(Table, Key, Stale, 0) of
+        {Object, lives} ->
             ?assertEqual([Object], found(Key, Model));
-        {Object, true} ->
+        {Object, ended} ->
             ?assertEqual([], found(Key, Model)),
             {Ended, Deadline} = get({ended, Key}),
             ?assertEqual(Ended, Object),

@@ -489,8 +489,9 @@ explanations(_Config) ->
     Make = fun(Key) -> {Key} end,
     NoObject = #{3 => <<"the function did not return an object with the key">>},
     NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or "
-                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale and negative_ttl, at "
-                         "most 1099511627775 milliseconds, retry, a boolean, and returns, object or outcome">>},
+                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale, "
+                         "negative_ttl and refresh_ahead, at most 1099511627775 milliseconds, retry, a boolean, and "
+                         "returns, object or outcome">>},
     [?assertEqual({Arguments, Remarks}, {Arguments, cats_test_lib:remarks(fetch, Arguments)})
      || {Arguments, Remarks} <-
             [{[no_table, k, Make], #{1 => <<"the table identifier does not refer to an existing ETS table">>}},

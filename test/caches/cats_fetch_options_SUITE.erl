@@ -1,4 +1,4 @@
-%% `cats:fetch/4' with what its function may say besides an object.
+%% `cats:fetch/4' with options `returns', `negative_ttl' and `refresh_ahead'.
 -module(cats_fetch_options_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
@@ -7,6 +7,7 @@
 -export([remembered/1, any_failure/1, failures_for_others/1, a_write_ends_a_failure/1, what_is_not_remembered/1,
          renewals_after_a_failure/1, failures_of_equal_keys/1, failures_are_bounded/1, failures_are_freed/1,
          failures_beside_a_limit/1, like_a_model/1]).
+-export([renewed_ahead/1, lifetimes_ahead/1, writes_during_a_renewal/1, failed_ahead/1, nothing_ahead/1, many_ahead/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -14,7 +15,8 @@ all() ->
     [outcomes, lifetimes_of_outcomes, an_ignored_value_is_shared, ignored_for_others, an_ignored_renewal,
      a_write_beside_an_ignored_value, no_outcomes, outcomes_explained, remembered, any_failure, failures_for_others,
      a_write_ends_a_failure, what_is_not_remembered, renewals_after_a_failure, failures_of_equal_keys,
-     failures_are_bounded, failures_are_freed, failures_beside_a_limit, like_a_model].
+     failures_are_bounded, failures_are_freed, failures_beside_a_limit, like_a_model,
+     renewed_ahead, lifetimes_ahead, writes_during_a_renewal, failed_ahead, nothing_ahead, many_ahead].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -197,7 +199,7 @@ outcomes_explained(_Config) ->
               #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>}}]],
     #{4 := Options} = cats_test_lib:remarks(fetch, [Table, key, never(), #{returns => outcomes}]),
     [?assertNotEqual(nomatch, string:find(Options, Name))
-     || Name <- ["timeout", "refresh_timeout", "ttl", "stale", "retry", "returns", "negative_ttl"]].
+     || Name <- ["timeout", "refresh_timeout", "ttl", "stale", "retry", "returns", "negative_ttl", "refresh_ahead"]].
 
 fails(Reason) -> fun(_) -> error(Reason) end.
 
@@ -376,7 +378,17 @@ failures_are_freed(_Config) ->
     [[ok = fail(Table, N, down, 1000) || N <- lists:seq(1, 1000)] || Table <- Tables],
     [?assert(memory(Table) > Was) || {Table, Was} <- lists:zip(Tables, Before)],
     pass(1000),
-    [cats_test_lib:eventually(fun() -> memory(Table) =:= Was end) || {Table, Was} <- lists:zip(Tables, Before)].
+    Freed = fun(Table, Was) -> cats_test_lib:eventually(fun() -> memory(Table) =:= Was end) end,
+    [Freed(Table, Was) || {Table, Was} <- lists:zip(Tables, Before)],
+    %% Where nothing else wakes who frees it.
+    lists:foreach(fun cats:delete/1, Tables),
+    cats_nif:stop_clock(false),
+    [begin
+         ok = fail(Table, key, down, 0),
+         Was = memory(Table),
+         [ok = fail(Table, N, down, 200) || N <- lists:seq(1, 1000)],
+         Freed(Table, Was)
+     end || Type <- [set, ordered_set], Table <- [cats:new(t, [public, Type])]].
 
 %% A limit holds, and evicts nothing for failures.
 failures_beside_a_limit(_Config) ->
@@ -425,3 +437,134 @@ step(Table, Step, Model) ->
 
 expected({object, Value}, Key, Got) -> ?assertEqual({Key, Value}, Got);
 expected({failed, Reason, _End}, _Key, Got) -> ?assertEqual({error, Reason}, Got).
+
+ahead(Time) -> #{refresh_ahead => Time}.
+
+make(Value) -> fun(Key) -> {Key, Value} end.
+
+%% The old object is given until the new one is there, which one process makes, and which lives anew.
+renewed_ahead(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 100} | More]),
+         {key, old} = cats:fetch(Table, key, make(old), ahead(30)),
+         pass(69),
+         {key, old} = cats:fetch(Table, key, never(), ahead(30)),
+         pass(1),
+         {key, old} = cats:fetch(Table, key, never(), ahead(29)),
+         {key, old} = cats:fetch(Table, key, never()),
+         {key, old} = cats:fetch(Table, key, slow(), ahead(30)),
+         Renewer = runs(),
+         [{key, old} = cats:fetch(Table, key, never(), ahead(30)) || _ <- lists:seq(1, 100)],
+         ?assertEqual(30, cats:ttl(Table, key)),
+         Renewer ! {return, {key, new}},
+         no_processes(),
+         ?assertEqual({[{key, new}], 100, 1}, {cats:lookup(Table, key), cats:ttl(Table, key), cats:info(Table, size)}),
+         ?assertMatch(#{fetches_made := 2, fetches_stale := 0}, cats:stats(Table)),
+         {key, new} = cats:fetch(Table, key, never(), ahead(30)),
+         %% The new one ends at its time.
+         pass(99),
+         [{key, new}] = cats:lookup(Table, key),
+         pass(1),
+         [] = cats:lookup(Table, key),
+         {key, newer} = cats:fetch(Table, key, make(newer), ahead(30))
+     end || Type <- [set, ordered_set],
+            More <- [[], [{limit, {objects, 1}}], [{limit, {bytes, 50_000}}, {evict, none}]]],
+    no_processes().
+
+%% With a time of its own, and as an outcome.
+lifetimes_ahead(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 100}]),
+         {key, old} = cats:fetch(Table, key, make(old), #{}),
+         pass(90),
+         {key, old} = cats:fetch(Table, key, make(new), (ahead(10))#{ttl => 40}),
+         no_processes(),
+         ?assertEqual({[{key, new}], 40}, {cats:lookup(Table, key), cats:ttl(Table, key)}),
+         pass(35),
+         Last = fun(Key) -> {store, {Key, last}, #{ttl => infinity}} end,
+         {key, new} = cats:fetch(Table, key, Last, (ahead(10))#{returns => outcome}),
+         no_processes(),
+         ?assertEqual({[{key, last}], infinity}, {cats:lookup(Table, key), cats:ttl(Table, key)}),
+         %% What never ends is never renewed.
+         {key, last} = cats:fetch(Table, key, never(), ahead(1 bsl 40 - 1)),
+         no_processes()
+     end || Type <- [set, ordered_set]].
+
+%% What others do while a renewal is under way.
+writes_during_a_renewal(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 100}]),
+         {key, old} = cats:fetch(Table, key, make(old), #{}),
+         pass(90),
+         {key, old} = cats:fetch(Table, key, slow(), ahead(10)),
+         Renewer = runs(),
+         Write(Table),
+         Renewer ! {return, {key, new}},
+         no_processes(),
+         ?assertEqual([{key, Expected}], cats:lookup(Table, key))
+     end
+     || Type <- [set, ordered_set],
+        {Expected, Write} <- [{other, fun(Table) -> cats:insert(Table, {key, other}) end},
+                              {new, fun(_) -> pass(10) end}, {new, fun(_) -> pass(1000) end},
+                              {new, fun(Table) -> cats:delete(Table, key) end}]].
+
+%% The old object stays until its end. The next call tries again, with `negative_ttl' after that time.
+failed_ahead(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 100}]),
+         {key, old} = cats:fetch(Table, key, make(old), #{}),
+         pass(50),
+         [begin
+              {key, old} = cats:fetch(Table, key, slow(), (ahead(50))#{negative_ttl => 10}),
+              End(runs()),
+              no_processes()
+          end || End <- [fun(Pid) -> cats_test_lib:stop(Pid, kill) end, fun(Pid) -> Pid ! {fail, exit, normal} end]],
+         [{key, old} = cats:fetch(Table, key, never(), (ahead(50))#{negative_ttl => 10}) || _ <- [1, 2]],
+         pass(10),
+         {key, old} = cats:fetch(Table, key, slow(), (ahead(50))#{negative_ttl => 10}),
+         runs() ! {return, {other, new}},
+         no_processes(),
+         ?assertEqual({[{key, old}], 40}, {cats:lookup(Table, key), cats:ttl(Table, key)})
+     end || Type <- [set, ordered_set]].
+
+%% Where only the owner may write, and where a read moves the end, nothing is renewed ahead.
+nothing_ahead(_Config) ->
+    stop_clock(),
+    [begin
+         Table = cats:new(t, [Type | Options]),
+         {key, old} = cats:fetch(Table, key, make(old), #{}),
+         pass(90),
+         {key, old} = cats:fetch(Table, key, never(), ahead(10))
+     end || Type <- [set, ordered_set], Options <- [[{ttl, 100}], [private, {ttl, 100}], [public, {idle, 100}]]],
+    ?assertEqual(#{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>},
+                 cats_test_lib:remarks(fetch, [cats:new(t, [public]), key, never(), ahead(10)])),
+    no_processes().
+
+%% Many processes fetch a key whose object is always due. No function runs beside another one, nobody waits, and the
+%% values never go back.
+many_ahead(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {ttl, 1000}]),
+         Running = counters:new(1, []),
+         Make = fun(Key) ->
+                        counters:add(Running, 1, 1),
+                        1 = counters:get(Running, 1),
+                        erlang:yield(),
+                        counters:sub(Running, 1, 1),
+                        {Key, erlang:unique_integer([monotonic])}
+                end,
+         {key, First} = cats:fetch(Table, key, Make),
+         Fetch = fun(_, Last) ->
+                         {key, Value} = cats:fetch(Table, key, Make, ahead(1000)),
+                         true = Value >= Last,
+                         Value
+                 end,
+         cats_test_lib:together(lists:duplicate(4, fun() -> lists:foldl(Fetch, First, lists:seq(1, 2000)) end)),
+         no_processes(),
+         ?assertMatch(#{fetches_failed := 0, fetches_waited := 0}, cats:stats(Table)),
+         ?assert(maps:get(fetches_made, cats:stats(Table)) > 1)
+     end || Type <- [set, ordered_set]].

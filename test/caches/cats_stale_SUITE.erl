@@ -447,7 +447,7 @@ limits(_Config) ->
          ?assertEqual(0, cats:info(Table, size)),
          [true = cats:insert(Table, {N, b}) || N <- lists:seq(101, 160)],
          Living = cats:info(Table, size),
-         Kept = length([N || N <- lists:seq(1, 100), cats_nif:fetched(Table, N, 10000) =/= false]),
+         Kept = length([N || N <- lists:seq(1, 100), cats_nif:fetched(Table, N, 10000, 0) =/= false]),
          ?assertEqual({100, Living}, {Kept + Living, length(cats:tab2list(Table))}),
          lists:member(Policy, [sieve, clock]) andalso ?assertEqual(60, Living),
          pass(20000),
@@ -499,7 +499,7 @@ order_statistics(_Config) ->
     ?assertEqual({5, {5003, b}, 10}, {cats:rank(Table, 5006), cats:nth(Table, 2), cats:count(Table, #{})}),
     ?assertEqual(10, cats:info(Table, size)),
     %% They are removed.
-    ?assertEqual(false, cats_nif:fetched(Table, 1, 100000)).
+    ?assertEqual(false, cats_nif:fetched(Table, 1, 100000, 0)).
 
 %% An object is kept for the longest time that a call of the table has had.
 kept_as_long_as_asked(_Config) ->
@@ -512,9 +512,9 @@ kept_as_long_as_asked(_Config) ->
     0 = cats:info(Table, size),
     pass(500),
     0 = cats:info(Table, size),
-    ?assertEqual({false, {{1, a}, true}, {{2, a}, true}, false},
-                 {cats_nif:fetched(Table, 1, 10), cats_nif:fetched(Table, 1, 1000), cats_nif:fetched(Table, 2, 1000),
-                  cats_nif:fetched(Table, 3, 1000)}).
+    ?assertEqual({false, {{1, a}, ended}, {{2, a}, ended}, false},
+                 {cats_nif:fetched(Table, 1, 10, 0), cats_nif:fetched(Table, 1, 1000, 0),
+                  cats_nif:fetched(Table, 2, 1000, 0), cats_nif:fetched(Table, 3, 1000, 0)}).
 
 memory_comes_back(_Config) ->
     [begin
@@ -565,8 +565,9 @@ explanations(_Config) ->
     Plain = cats:new(t, [public]),
     NoExpiry = #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>},
     NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or "
-                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale and negative_ttl, at "
-                         "most 1099511627775 milliseconds, retry, a boolean, and returns, object or outcome">>},
+                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale, "
+                         "negative_ttl and refresh_ahead, at most 1099511627775 milliseconds, retry, a boolean, and "
+                         "returns, object or outcome">>},
     [?assertEqual({Options, NoExpiry}, {Options, cats_test_lib:remarks(fetch, [Plain, k, never(), Options])})
      || Options <- [#{ttl => 1}, #{stale => 1}, #{ttl => infinity, timeout => 1}]],
     [?assertEqual({Options, NoOptions}, {Options, cats_test_lib:remarks(fetch, [Table, k, never(), Options])})

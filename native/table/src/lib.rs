@@ -54,6 +54,7 @@ pub use read_set::Part;
 pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use snapshot::take::{begin as begin_snapshot, is_of as is_snapshot_of, Beginning, Begun};
 pub use store::due;
+pub use store::leases::Life;
 pub use store::{is_built, Unused, Use, Used};
 pub use table::counters::{Operation, OPERATIONS};
 pub use table::options::{Access, Collect, OptionItem, Options, Refusal, Request, WriteConcurrency};

@@ -1,10 +1,10 @@
 //! `insert/3`, `touch/3`, `ttl/2`, and the steps of `fetch/4`: objects that expire.
 
-use super::one::{check_single, old_and_new};
+use super::one::{check_single, is_stored, is_surely_stored, old_and_new};
 use super::write::insert_list;
 use super::*;
 use cats_sync::clock;
-use cats_table::Lifetime;
+use cats_table::{Life, Lifetime};
 use cats_term::Scratch;
 
 /// Milliseconds, or `infinity`.
@@ -62,20 +62,29 @@ pub fn ttl(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     })
 }
 
-/// What `fetch` with option `stale` finds: `{Object, Ended}`, or `false`. The caller may write to the table.
-pub fn fetched(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failure> {
+/// How an object lives that a fetch has found.
+fn life(env: Env, life: Life) -> Term {
+    env.atom(match life {
+        Life::Lives => "lives",
+        Life::Due => "due",
+        Life::Ended => "ended",
+    })
+}
+
+/// What `fetch` with option `stale` or `refresh_ahead` finds: `{Object, lives | due | ended}`, or `false`. The caller may write to the table.
+pub fn fetched(env: Env, &[table, key, stale, ahead]: &[Term; 4]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, LOOKUP_TO_FETCH)?;
     handle.check_expiry()?;
-    let stale = duration(env, stale)?;
+    let times = (duration(env, stale)?, duration(env, ahead)?);
     with_probe(env, handle.table(), key, |probe| {
-        match handle.fetch(probe, stale, &mut Scratch::new())? {
-            Some((object, ended)) => {
-                if ended {
+        match handle.fetch(probe, times, &mut Scratch::new())? {
+            Some((object, lives)) => {
+                if lives == Life::Ended {
                     missed(handle);
                 }
                 account(env, object.words());
-                Ok(env.tuple(&[tuple(env, &object)?, atoms::boolean(ended)]))
+                Ok(env.tuple(&[tuple(env, &object)?, life(env, lives)]))
             }
             None => {
                 missed(handle);
@@ -85,23 +94,25 @@ pub fn fetched(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failu
     })
 }
 
-/// As [`fetched`] in any table, for a fetch that has looked before: so it counts as no lookup. `stale` is 0 if objects cannot expire.
-pub fn fetched_again(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failure> {
+/// As [`fetched`] in any table, for a fetch that has looked before: so it counts as no lookup. The times are 0 if objects cannot expire.
+pub fn fetched_again(env: Env, &[table, key, stale, ahead]: &[Term; 4]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, WRITE)?;
     check_single(handle.table())?;
-    let stale = duration(env, stale)?;
+    let times = (duration(env, stale)?, duration(env, ahead)?);
     with_probe(env, handle.table(), key, |probe| {
         let mut scratch = Scratch::new();
         let found = match handle.table().options().leased() {
-            true => handle.fetch(probe, stale, &mut scratch)?,
-            false => handle.get::<Used>(probe, &mut scratch)?.map(|object| (object, false)),
+            true => handle.fetch(probe, times, &mut scratch)?,
+            false => handle
+                .get::<Used>(probe, &mut scratch)?
+                .map(|object| (object, Life::Lives)),
         };
-        let Some((object, ended)) = found else {
+        let Some((object, lives)) = found else {
             return Ok(atoms::false_());
         };
         account(env, object.words());
-        Ok(env.tuple(&[tuple(env, &object)?, atoms::boolean(ended)]))
+        Ok(env.tuple(&[tuple(env, &object)?, life(env, lives)]))
     })
 }
 
@@ -111,13 +122,35 @@ pub fn insert_fetched(env: Env, &[table, with_key, new, time, stale]: &[Term; 5]
     let guard = pin();
     let handle = find(env, &guard, table, INSERT)?;
     handle.check_expiry()?;
-    let time = match time == env.atom("default") {
-        true => None,
-        false => Some(needed(env, time)?),
-    };
-    let stale = duration(env, stale)?;
+    let (time, stale) = (given(env, time)?, duration(env, stale)?);
     let (_, object) = old_and_new(env, handle, with_key, new)?;
     Ok(atoms::boolean(handle.insert_fetched(object, time, stale)?))
+}
+
+/// Puts the object that `fetch` has made in place of the old one, which is about to end. Returns whether the table had that one.
+pub fn replace_fetched(env: Env, &[table, old, new, time, stale]: &[Term; 5]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, UPDATE)?;
+    handle.check_expiry()?;
+    let times = (given(env, time)?, duration(env, stale)?);
+    let (old, object) = old_and_new(env, handle, old, new)?;
+    account(env, object.words());
+    let replaced = handle.replace_fetched(
+        object,
+        times,
+        on_dirty_scheduler,
+        |stored| is_surely_stored(env, old, stored),
+        |stored| is_stored(env, old, stored),
+    )?;
+    Ok(atoms::boolean(replaced))
+}
+
+/// A time to live, or `default`.
+fn given(env: Env, time: Term) -> Result<Option<Lifetime>, Failure> {
+    match time == env.atom("default") {
+        true => Ok(None),
+        false => needed(env, time).map(Some),
+    }
 }
 
 /// Counts what a fetch did.

@@ -129,13 +129,13 @@ fn has_key(env: Env, handle: Handle<'_>, object: &Object<'_>, key: Term) -> Resu
 }
 
 /// True only if an object is exactly the tuple of these terms. May be false for terms that [`equals_stored`] does not compare.
-fn is_surely_stored(env: Env, terms: &[Term], object: &ObjectRef<'_>) -> bool {
+pub(super) fn is_surely_stored(env: Env, terms: &[Term], object: &ObjectRef<'_>) -> bool {
     let mut elements = terms.iter().zip(0..);
     terms.len() == object.arity() && elements.all(|(term, index)| equals_stored(env, *term, object.element(index)))
 }
 
 /// Whether an object is exactly the tuple of these terms.
-fn is_stored(env: Env, terms: &[Term], object: &ObjectRef<'_>) -> Result<bool, Failure> {
+pub(super) fn is_stored(env: Env, terms: &[Term], object: &ObjectRef<'_>) -> Result<bool, Failure> {
     if terms.len() != object.arity() {
         return Ok(false);
     }

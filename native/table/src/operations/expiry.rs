@@ -5,6 +5,7 @@ use crate::failure::{Cause, Failure};
 use crate::object::schema::Probe;
 use crate::object::{retire_body, Object, ObjectRef};
 use crate::operations::insert::Incoming;
+use crate::store::leases::Life;
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
 use cats_term::lease::{Request, NEVER};
@@ -126,36 +127,54 @@ impl<'g> Handle<'g> {
         }))
     }
 
-    /// What `fetch` finds: the object of a key, and whether it has ended, by less than `stale` milliseconds. What lives counts as read.
+    /// What `fetch` finds: the object of a key that lives, and whether it ends within the milliseconds of the second time, or that has ended
+    /// less than the milliseconds of the first one ago. What lives counts as read.
     pub fn fetch<'h>(
         self,
         probe: &Probe<'_>,
-        stale: u64,
+        times: (u64, u64),
         scratch: &'h mut Scratch,
-    ) -> Result<Option<(ObjectRef<'h>, bool)>, Failure>
+    ) -> Result<Option<(ObjectRef<'h>, Life)>, Failure>
     where
         Self: 'h,
     {
-        let found = self.store().read_keeping(self.guard, probe, stale);
+        let found = self.store().read_keeping(self.guard, probe, times);
         let found = found.ok_or_else(|| self.no_expiry())??;
         self.still_named()?;
-        let Some((entry, ended)) = found else {
+        let Some((entry, life)) = found else {
             return Ok(None);
         };
         // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
         let object = unsafe { ObjectRef::read_within(entry, self.table.key(), scratch)? };
-        Ok(Some((object, ended)))
+        Ok(Some((object, life)))
     }
 
     /// [`insert_new`](Self::insert_new) of an object that lives for this time, or for the table's, and that a fetch may have for `stale`
     /// milliseconds after its end.
     pub fn insert_fetched(self, object: Object<'_>, time: Option<Time>, stale: u64) -> Result<bool, Failure> {
+        self.insert_new_incoming(&self.fetched(object, time, stale)?)
+    }
+
+    /// [`replace`](Self::replace) by such an object.
+    pub fn replace_fetched<E: From<Failure>>(
+        self,
+        object: Object<'_>,
+        (time, stale): (Option<Time>, u64),
+        patient: fn() -> bool,
+        is_surely: impl Fn(&ObjectRef<'_>) -> bool,
+        is_old: impl Fn(&ObjectRef<'_>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let incoming = self.fetched(object, time, stale)?;
+        self.replace_by(&incoming, patient, is_surely, is_old)
+    }
+
+    fn fetched(self, object: Object<'_>, time: Option<Time>, stale: u64) -> Result<Incoming, Failure> {
         let request = time.map_or(Request::Fresh, Time::request);
         let incoming = Incoming::requesting(self.guard, self.table, object, request)?;
         if stale > 0 {
             self.store().keep_new(incoming.entry(), stale);
         }
-        self.insert_new_incoming(&incoming)
+        Ok(incoming)
     }
 
     /// Removes what has expired, or counts it out, so that what is counted lives. With `clear`, nothing that has expired is left. Fails

@@ -70,20 +70,31 @@ impl Handle<'_> {
         is_surely: impl Fn(&ObjectRef<'_>) -> bool,
         is_old: impl Fn(&ObjectRef<'_>) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        let key = self.table.key();
-        let (plain, leased) = (self.table.options().plain(), self.table.options().leased());
-        let incoming = match plain {
+        let incoming = match self.table.options().plain() {
             true => Incoming::new(self.guard, self.table, new)?,
             // The lease of the old object stays.
             false => Incoming::requesting(self.guard, self.table, new, Request::Kept)?,
         };
+        self.replace_by(&incoming, patient, is_surely, is_old)
+    }
+
+    /// The same by an object that requests its lease itself.
+    pub(crate) fn replace_by<E: From<Failure>>(
+        self,
+        incoming: &Incoming,
+        patient: fn() -> bool,
+        is_surely: impl Fn(&ObjectRef<'_>) -> bool,
+        is_old: impl Fn(&ObjectRef<'_>) -> Result<bool, E>,
+    ) -> Result<bool, E> {
+        let key = self.table.key();
+        let (plain, leased) = (self.table.options().plain(), self.table.options().leased());
         // SAFETY: the place is locked, so its object lives and nobody changes it.
         let is_small = |now: Entry| unsafe { (plain || leased) && words_to_read(now.body) <= SMALL };
         let is_it = |now: Entry| {
             // SAFETY: as above.
             is_small(now) && is_surely(&unsafe { ObjectRef::stored(now, key) })
         };
-        if self.swap(&incoming, is_it)? {
+        if self.swap(incoming, is_it)? {
             return Ok(true);
         }
         for _ in 0..ATTEMPTS {
@@ -112,7 +123,7 @@ impl Handle<'_> {
                 now == entry
                     && (!is_changing(now.body) || identical(unsafe { ObjectRef::stored(now, key).unpacked() }, seen))
             };
-            if self.swap(&incoming, is_same)? {
+            if self.swap(incoming, is_same)? {
                 return Ok(true);
             }
         }

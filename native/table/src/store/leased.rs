@@ -3,7 +3,7 @@
 use super::books::{noting, Books};
 use super::content::{Content, Use};
 use super::engine::InlineEngine;
-use super::leases::{deadline, is_expired, lease, lives, Leases, ENDED};
+use super::leases::{deadline, is_expired, lease, lives, Leases, Life, ENDED};
 use super::limited::{Limits, Paying, Planned};
 use super::plain::Plain;
 use crate::expiry::notices::Why;
@@ -440,12 +440,12 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         self,
         guard: &Guard,
         probe: &Probe<'static>,
-        stale: u64,
-    ) -> Result<Option<(Entry, bool)>, Busy> {
+        (stale, ahead): (u64, u64),
+    ) -> Result<Option<(Entry, Life)>, Busy> {
         self.owner.leases.keep_for(stale);
         let entry = self.owner.engine.read(guard, probe, |entry| entry)?;
         // SAFETY: the engine has validated the entry.
-        Ok(entry.and_then(|entry| Some((entry, unsafe { self.owner.leases.fetched(entry, stale) }?))))
+        Ok(entry.and_then(|entry| Some((entry, unsafe { self.owner.leases.fetched(entry, stale, ahead) }?))))
     }
 
     /// See [`Store::keep_new`](super::Store::keep_new).

@@ -79,6 +79,16 @@ pub fn is_expired(lease: Lease) -> bool {
     is_past(lease.deadline())
 }
 
+/// How an object lives that a fetch has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    Lives,
+    /// It ends soon.
+    Due,
+    /// It is kept after its end.
+    Ended,
+}
+
 /// Whether a deadline is past. Reads no clock for one that never comes.
 #[inline(always)]
 pub fn is_past(deadline: u64) -> bool {
@@ -177,22 +187,31 @@ impl<T: KeyItem> Leases<T> {
         }
     }
 
-    /// What a fetch may have of an entry: whether its object has ended, by less than `stale` milliseconds. `None` if it has nothing. What
-    /// lives counts as used, and is kept.
+    /// What a fetch may have of an entry: an object that has ended less than `stale` milliseconds ago, or one that lives, and perhaps ends
+    /// within `ahead` milliseconds. `None` if it has nothing. What lives counts as used, and is kept.
     ///
     /// # Safety
     /// As for [`lease`].
-    pub unsafe fn fetched(&self, entry: Entry, stale: u64) -> Option<bool> {
+    pub unsafe fn fetched(&self, entry: Entry, stale: u64, ahead: u64) -> Option<Life> {
         // SAFETY: as the caller promises.
         let seen = unsafe { lease(entry) };
         if is_expired(seen) {
-            return (seen.notes() & KEPT != 0 && !is_past(after(seen.deadline(), stale))).then_some(true);
+            return (seen.notes() & KEPT != 0 && !is_past(after(seen.deadline(), stale))).then_some(Life::Ended);
         }
         if stale > 0 {
             self.keep(entry, seen);
         }
         self.used(entry.body, seen);
-        Some(false)
+        if ahead == 0 {
+            return Some(Life::Lives);
+        }
+        // A use may have moved the deadline.
+        // SAFETY: as the caller promises.
+        Some(match unsafe { deadline(entry) } {
+            NEVER => Life::Lives,
+            deadline if is_past(deadline.saturating_sub(ahead)) => Life::Due,
+            _ => Life::Lives,
+        })
     }
 
     /// The time at which the next slot of the wheel may fire, or the process that is told of removals is to be sent a message.

@@ -40,7 +40,7 @@ use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use engine::{erased, DefaultEngine, InlineEngine, Spot};
 use leased::{Leased, LeasedEngine};
-use leases::{lives, Leases};
+use leases::{lives, Leases, Life};
 use limited::Planned;
 use other::{Boxed, Frozen, Other};
 use setup::Setup;
@@ -678,15 +678,15 @@ impl Store {
         leased!(self, content => content.time_left(guard, probe.erase()))
     }
 
-    /// The entry of a key, and whether its object has ended, by less than `stale` milliseconds. An object that lives will be found for so
-    /// long after its end. `None` if objects have no leases.
+    /// The entry of a key, and how its object lives: see [`Leases::fetched`]. An object that lives will be found for the first time's
+    /// milliseconds after its end. `None` if objects have no leases.
     pub fn read_keeping(
         &self,
         guard: &Guard,
         probe: &Probe<'_>,
-        stale: u64,
-    ) -> Option<Result<Option<(Entry, bool)>, Busy>> {
-        leased!(self, content => content.read_keeping(guard, probe.erase(), stale))
+        times: (u64, u64),
+    ) -> Option<Result<Option<(Entry, Life)>, Busy>> {
+        leased!(self, content => content.read_keeping(guard, probe.erase(), times))
     }
 
     /// Lets a fetch have a new object for so many milliseconds after its end.

@@ -53,6 +53,7 @@ defmodule Cats.Cache do
   @type cache :: module
   @type key :: term
   @type value :: term
+  @type outcome :: {:store, value} | {:store, value, ttl: :cats.lifetime()} | {:ignore, value}
 
   @doc false
   defmacro __using__(options) do
@@ -110,6 +111,9 @@ defmodule Cats.Cache do
     stale: "from 0 to 1099511627775 milliseconds",
     timeout: @timeout,
     refresh_timeout: @timeout,
+    negative_ttl: "from 0 to 1099511627775 milliseconds",
+    refresh_ahead: "from 0 to 1099511627775 milliseconds",
+    returns: ":value or :outcome",
     retry: "true or false"
   }
 
@@ -117,13 +121,18 @@ defmodule Cats.Cache do
   defguardp is_timeout(value) when value == :infinity or is_within(value, 0, 4_294_967_295)
 
   defp good?({:ttl, value}), do: value == :infinity or is_within(value, 1, 1_099_511_627_775)
-  defp good?({:stale, value}), do: is_within(value, 0, 1_099_511_627_775)
+  defp good?({option, value}) when option in [:stale, :negative_ttl, :refresh_ahead],
+    do: is_within(value, 0, 1_099_511_627_775)
+
+  defp good?({:returns, value}), do: value in [:value, :outcome]
   defp good?({option, value}) when option in [:timeout, :refresh_timeout], do: is_timeout(value)
   defp good?({:retry, value}), do: is_boolean(value)
   defp good?(_), do: false
 
   defp options(:start_link), do: :any
-  defp options(:fetch), do: [:ttl, :stale, :timeout, :retry, :refresh_timeout]
+  defp options(:fetch),
+    do: [:ttl, :stale, :refresh_ahead, :negative_ttl, :returns, :timeout, :retry, :refresh_timeout]
+
   defp options(_function), do: [:ttl]
 
   defp check_options(_cache, _function, []), do: :ok
@@ -274,6 +283,12 @@ defmodule Cats.Cache do
     * `ttl: milliseconds`: how long the value lives that the function makes.
     * `stale: milliseconds`: for so long after its end, the old value is returned at once, while a process of its own
       makes the new one.
+    * `refresh_ahead: milliseconds`: for so long before its end, the value is returned at once, while a process of its
+      own makes the new one.
+    * `negative_ttl: milliseconds`: for so long after the function has failed, calls with this option fail with the same
+      exception, unless the key was written.
+    * `returns: :outcome`: the function returns `{:store, value}`, `{:store, value, ttl: milliseconds}`, or
+      `{:ignore, value}`, which is not stored. All of them return the value.
     * `timeout: milliseconds`: how long to wait for the function of another process.
     * `retry: true`: when the function of another process has failed, one of those that have waited calls its own.
     * `refresh_timeout: milliseconds`: how long the process of `stale` may take, before it is killed. By default a
@@ -281,18 +296,50 @@ defmodule Cats.Cache do
 
   See `:cats.fetch/4`.
   """
-  @spec fetch(cache, key, (key -> value), [option]) :: value
+  @spec fetch(cache, key, (key -> value | outcome), [option]) :: value
         when option:
                {:ttl, :cats.lifetime()}
                | {:stale, 0..1_099_511_627_775}
+               | {:refresh_ahead, 0..1_099_511_627_775}
+               | {:negative_ttl, 0..1_099_511_627_775}
+               | {:returns, :value | :outcome}
                | {:timeout, timeout}
                | {:retry, boolean}
                | {:refresh_timeout, timeout}
   def fetch(cache, key, fun, options \\ []) do
     check_fun(cache, :fetch, fun)
     check_options(cache, :fetch, options)
-    {_, value} = on(cache, :fetch, :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, Map.new(options)))
-    value
+    {outcomes, options} = Map.pop(Map.new(options), :returns)
+
+    if outcomes == :outcome do
+      made = fn key -> outcome(cache, key, fun.(key)) end
+
+      # What is ignored is no pair, so that it differs from an object.
+      case on(cache, :fetch, :cats.fetch(cache, key, made, Map.put(options, :returns, :outcome))) do
+        {_, value} -> value
+        {value} -> value
+      end
+    else
+      {_, value} = on(cache, :fetch, :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, options))
+      value
+    end
+  end
+
+  defp outcome(_cache, key, {:store, value}), do: {:store, {key, value}}
+  defp outcome(_cache, _key, {:ignore, value}), do: {:ignore, {value}}
+
+  defp outcome(cache, key, {:store, value, options}) do
+    check_options(cache, :put, options)
+    {:store, {key, value}, Map.new(options)}
+  end
+
+  defp outcome(cache, _key, other) do
+    refuse(
+      cache,
+      :fetch,
+      "needs a function that returns {:store, value}, {:store, value, ttl: milliseconds} or {:ignore, value}",
+      other
+    )
   end
 
   @doc """

@@ -129,6 +129,20 @@ nil = Colours.get(:grass)
 :none = Colours.get(:grass, :none)
 \"green\" = Colours.fetch(:grass, fn :grass -> \"green\" end)
 \"green\" = Colours.fetch(:grass, fn _ -> raise \"not called\" end, stale: 10, timeout: 10)
+{:a, :pair} = Colours.fetch(:night, fn _ -> {:ignore, {:a, :pair}} end, returns: :outcome)
+false = Colours.has_key?(:night)
+\"black\" = Colours.fetch(:night, fn :night -> {:store, \"black\", ttl: 5_000} end, returns: :outcome)
+true = Colours.ttl(:night) <= 5_000
+\"blue\" = Colours.fetch(:sea, fn _ -> {:store, \"blue\"} end, returns: :outcome, refresh_ahead: 10)
+down = fn ->
+  try do
+    Colours.fetch(:down, fn _ -> throw(System.unique_integer()) end, negative_ttl: 60_000)
+  catch
+    number -> number
+  end
+end
+true = down.() == down.()
+:ok = Enum.each([:night, :sea, :down], &Colours.delete/1)
 false = Colours.put_new(:sky, \"grey\")
 true = Colours.put_new(:snow, \"white\")
 \"white\" = Colours.take(:snow)
@@ -207,7 +221,10 @@ many = Stream.concat([for(n <- 1..300, do: {n, n}), [:odd]])
 no_time = \"cannot give or tell a time: the cache has no option ttl or idle\"
 lifetime = \"takes ttl: from 1 to 1099511627775 milliseconds, or :infinity, not: \"
 timeout = \"from 0 to 4294967295 milliseconds, or :infinity, not: \"
-options = \"takes no options but ttl, stale, timeout, retry, refresh_timeout, not: \"
+options =
+  \"takes no options but ttl, stale, refresh_ahead, negative_ttl, returns, timeout, retry, refresh_timeout, not: \"
+outcomes =
+  \"needs a function that returns {:store, value}, {:store, value, ttl: milliseconds} or {:ignore, value}, not: \"
 function = \"takes a function of one argument, not: \"
 result = \"needs a function that returns {get, value} or :pop, not: \"
 pairs = \"takes pairs {key, value}, not: \"
@@ -233,6 +250,10 @@ cases = [
   {Timed, :fetch, [:grass, & &1, [timeout: -1]], \"takes timeout: \" <> timeout <> \"{:timeout, -1}\"},
   {Timed, :fetch, [:grass, & &1, [refresh_timeout: 0.5]],
    \"takes refresh_timeout: \" <> timeout <> \"{:refresh_timeout, 0.5}\"},
+  {Timed, :fetch, [:grass, & &1, [negative_ttl: :infinity]],
+   \"takes negative_ttl: from 0 to 1099511627775 milliseconds, not: {:negative_ttl, :infinity}\"},
+  {Timed, :fetch, [:grass, & &1, [returns: :object]], \"takes returns: :value or :outcome, not: {:returns, :object}\"},
+  {Timed, :fetch, [:grass, fn _ -> :green end, [returns: :outcome]], outcomes <> \":green\"},
   {Timed, :fetch, [:grass, & &1, [stale: -1]],
    \"takes stale: from 0 to 1099511627775 milliseconds, not: {:stale, -1}\"},
   {Timed, :fetch, [:grass, & &1, [retry: 1]], \"takes retry: true or false, not: {:retry, 1}\"},

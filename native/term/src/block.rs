@@ -327,7 +327,7 @@ impl Block {
         let host = host();
         let base = self.address.as_ptr();
         let retain_held = |term: TermRef<'_>| match term.view() {
-            View::SharedBinary(Shared::Held(held), bytes) => {
+            View::SharedBinary(Shared::HeldTerm(held), bytes) => {
                 let kept = (host.retain)(held, Class::BitString, Some(bytes));
                 let address = (term.word() >> 2) as usize + 1 + HELD_WORDS;
                 // SAFETY: in a shared binary the address follows the held words. The block is new, so nobody else knows it or reads this
@@ -467,14 +467,14 @@ fn release_counted(record: u64) {
 /// Makes the host retain a held term of a new block. The term is no binary.
 pub(crate) fn retain_held(term: TermRef<'_>) {
     match term.view() {
-        View::Held(class, held) => (host().retain)(held, class, None),
+        View::HeldTerm(class, held) => (host().retain)(held, class, None),
         _ => unreachable!("an item that is held"),
     };
 }
 
 fn release_held(term: TermRef<'_>) {
     match term.view() {
-        View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => (host().release)(held),
+        View::SharedBinary(Shared::HeldTerm(held), _) | View::HeldTerm(_, held) => (host().release)(held),
         _ => unreachable!("an item that is held"),
     }
 }
@@ -693,7 +693,7 @@ impl<'a> BlockRef<'a> {
             |record| add((host().kept_bytes)(record)),
             |term| match term.view() {
                 View::SharedBinary(_, bytes) => add(bytes.len()),
-                View::Held(_, held) => add((host().held_bytes)(held)),
+                View::HeldTerm(_, held) => add((host().held_bytes)(held)),
                 _ => (),
             },
         );

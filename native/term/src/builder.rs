@@ -486,11 +486,11 @@ impl<'a> Builder<'a> {
         }
         match term.view() {
             View::Fun(fun) if fun.is_counted() => Some(self.counted_fun(CountedFun::of(fun))),
-            View::SharedBinary(Shared::Held(held), bytes) => {
+            View::SharedBinary(Shared::HeldTerm(held), bytes) => {
                 Some(self.add_shared_binary(held.term(), held.place(), bytes))
             }
             View::SharedBinary(Shared::Counted(record), bytes) => Some(self.add_counted_binary(record, bytes)),
-            View::Held(class, held) => Some(self.add_held(header(HELD, class as usize), held.term(), held.place())),
+            View::HeldTerm(class, held) => Some(self.add_held(header(HELD, class as usize), held.term(), held.place())),
             _ => None,
         }
     }

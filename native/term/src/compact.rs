@@ -139,7 +139,7 @@ pub(crate) fn write(term: TermRef<'_>, to: &mut Vec<u8>) -> Option<usize> {
                 1 + words + FUN_WORDS
             }
         },
-        View::Map(_) | View::SharedBinary(..) | View::Held(..) => return None,
+        View::Map(_) | View::SharedBinary(..) | View::HeldTerm(..) => return None,
     };
     Some(words)
 }

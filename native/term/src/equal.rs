@@ -68,13 +68,15 @@ fn equal_items(a: TermRef<'_>, b: TermRef<'_>, depth: usize) -> bool {
         (View::Reference(a), View::Reference(b)) => a == b,
         (View::Fun(a), View::Fun(b)) => a.words == b.words && all_equal(a.env, b.env, depth),
         // A plain reference is never held.
-        (View::Reference(_), View::Held(..)) | (View::Held(..), View::Reference(_)) => false,
-        (View::Held(Class::Reference, a), View::Held(Class::Reference, b)) => (host().identical)(a.term(), b.term()),
-        (View::Held(class, a), View::Held(other, b)) => {
+        (View::Reference(_), View::HeldTerm(..)) | (View::HeldTerm(..), View::Reference(_)) => false,
+        (View::HeldTerm(Class::Reference, a), View::HeldTerm(Class::Reference, b)) => {
+            (host().identical)(a.term(), b.term())
+        }
+        (View::HeldTerm(class, a), View::HeldTerm(other, b)) => {
             class == other && a.hash() == b.hash() && (host().identical)(a.term(), b.term())
         }
-        (View::Held(class, _), _) => class == b.class() && (host().identical_mixed)(a, b),
-        (_, View::Held(class, _)) => class == a.class() && (host().identical_mixed)(a, b),
+        (View::HeldTerm(class, _), _) => class == b.class() && (host().identical_mixed)(a, b),
+        (_, View::HeldTerm(class, _)) => class == a.class() && (host().identical_mixed)(a, b),
         _ => false,
     }
 }

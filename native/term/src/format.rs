@@ -4,7 +4,7 @@
 //! items, which are atomics. So a `TermRef` is read without a lock as long as its block lives.
 
 use crate::compact::Parts;
-use crate::host::Held;
+use crate::host::HeldTerm;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -98,7 +98,7 @@ const WORTHWHILE: usize = 8;
 
 /// The largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
-/// The number of words of a held item's [`Held`].
+/// The number of words of a held item's [`HeldTerm`].
 pub(crate) const HELD_WORDS: usize = 2;
 /// The number of words of a fun besides its header and its environment.
 pub(crate) const FUN_WORDS: usize = 2;
@@ -376,7 +376,7 @@ pub struct TermRef<'a> {
 #[derive(Clone, Copy)]
 pub enum Shared<'a> {
     /// A held term.
-    Held(&'a Held),
+    HeldTerm(&'a HeldTerm),
     /// A counted reference. This is the address of the VM's record of the binary.
     Counted(u64),
 }
@@ -399,7 +399,7 @@ pub enum View<'a> {
     Reference(&'a [u64]),
     Fun(Fun<'a>),
     /// A held term.
-    Held(Class, &'a Held),
+    HeldTerm(Class, &'a HeldTerm),
 }
 
 impl<'a> TermRef<'a> {
@@ -709,7 +709,7 @@ impl<'a> TermRef<'a> {
             View::Binary(_) | View::SharedBinary(..) => Class::BitString,
             View::Reference(_) => Class::Reference,
             View::Fun(_) => Class::Fun,
-            View::Held(class, _) => class,
+            View::HeldTerm(class, _) => class,
         }
     }
 
@@ -852,7 +852,7 @@ impl<'a> Items<'a> {
                 SHARED_BINARY => {
                     let address = self.take(HELD_WORDS + 1)[HELD_WORDS] as *const u8;
                     let bytes = std::slice::from_raw_parts(address, size);
-                    View::SharedBinary(Shared::Held(held(item)), bytes)
+                    View::SharedBinary(Shared::HeldTerm(held(item)), bytes)
                 }
                 // The second word is the address of `size` bytes. They live as long as the reference is counted.
                 COUNTED_BINARY => {
@@ -895,7 +895,7 @@ impl<'a> Items<'a> {
                 }
                 HELD => {
                     self.take(HELD_WORDS);
-                    View::Held(Class::ALL[size], held(item))
+                    View::HeldTerm(Class::ALL[size], held(item))
                 }
                 kind => unreachable!("kind {kind}"),
             }
@@ -908,9 +908,9 @@ impl<'a> Items<'a> {
 /// # Safety
 /// The item is of a kind whose data begin with held words. Its block lives for `'a`.
 #[inline]
-unsafe fn held<'a>(item: *const u64) -> &'a Held {
+unsafe fn held<'a>(item: *const u64) -> &'a HeldTerm {
     // SAFETY: as the caller promises. Atomics have the same memory layout as the words.
-    unsafe { &*item.add(1).cast::<Held>() }
+    unsafe { &*item.add(1).cast::<HeldTerm>() }
 }
 
 /// Several terms of one block: a tuple's elements, or a map's keys or values.

@@ -152,7 +152,7 @@ enum Mark {
     Bytes,
     Reference,
     Fun,
-    Held,
+    HeldTerm,
 }
 
 /// The hash of a term that is not an immediate. `ORDERED`: by value.
@@ -338,7 +338,7 @@ impl State {
     fn deep<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
         match term.view() {
             View::Tuple(_) | View::List(_) | View::Map(_) => {
-                let state = self.mark(Mark::Held, term.class() as usize);
+                let state = self.mark(Mark::HeldTerm, term.class() as usize);
                 match ORDERED {
                     true => state,
                     false => state.word((host().hash_whole)(term)),
@@ -385,16 +385,16 @@ impl State {
             },
             View::Reference(words) => self.reference(words),
             // As for held terms, the environment may contain numbers that are equal under `==`.
-            View::Fun(_) if ORDERED => self.mark(Mark::Held, Class::Fun as usize),
+            View::Fun(_) if ORDERED => self.mark(Mark::HeldTerm, Class::Fun as usize),
             View::Fun(Fun { env, words, .. }) => self.fun(words, env, inner),
-            View::Held(class, held) => {
+            View::HeldTerm(class, held) => {
                 // The same fun may be counted elsewhere.
                 if class == Class::Fun && !ORDERED {
                     if let Some(fun) = (host().counted_fun)(held) {
                         return self.fun(fun.fun_words(), Elements::immediates(fun.env), inner);
                     }
                 }
-                let state = self.mark(Mark::Held, class as usize);
+                let state = self.mark(Mark::HeldTerm, class as usize);
                 // Such terms may contain numbers that are equal under `==` but have different exact hashes.
                 match ORDERED && class.may_hold_numbers() {
                     true => state,

@@ -37,14 +37,14 @@ pub struct Host {
     pub held_reference: fn(u64) -> HeldReference,
     /// Appends the bits of a held bit string, and returns their number. Unused bits of the last byte are zero.
     pub bits: fn(u64, &mut Vec<u8>) -> usize,
-    /// Retains a term of a new stored object: copies it, and [relocates](Held::relocate) the words to the copy. The term belongs to the
+    /// Retains a term of a new stored object: copies it, and [relocates](HeldTerm::relocate) the words to the copy. The term belongs to the
     /// caller, or to another object if it has a place. The new place stays the same until the term is released. For a shared binary, the
     /// caller passes its `bytes`, and the result is the address of the copy's bytes.
-    pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
+    pub retain: fn(&HeldTerm, Class, bytes: Option<&[u8]>) -> *const u8,
     /// Gives back a term that [`retain`](Self::retain) copied. Runs on any thread.
-    pub release: fn(&Held),
+    pub release: fn(&HeldTerm),
     /// The parts of a held fun that is the same as a counted one, although it has another creator.
-    pub counted_fun: for<'a> fn(&'a Held) -> Option<CountedFun<'a>>,
+    pub counted_fun: for<'a> fn(&'a HeldTerm) -> Option<CountedFun<'a>>,
     /// Counts one more reference to the binary or fun whose record this is. At least one is counted already. That of a binary is an address,
     /// that of a fun an address with [`FUN_RECORD`](crate::FUN_RECORD).
     pub retain_counted: fn(u64),
@@ -54,7 +54,7 @@ pub struct Host {
     pub kept_bytes: fn(u64) -> usize,
     /// About how many bytes a [retained](Self::retain) term takes, with the whole binaries that it refers to. It stays the same until the
     /// term is released. 0 if it is known to take little.
-    pub held_bytes: fn(&Held) -> usize,
+    pub held_bytes: fn(&HeldTerm) -> usize,
 }
 
 /// Where the VM keeps a held term of a stored object.
@@ -68,12 +68,12 @@ pub struct Retained {
 
 /// The held words of an item. They are atomics, because the host moves terms while others read them.
 #[repr(C)]
-pub struct Held {
+pub struct HeldTerm {
     term: AtomicU64,
     place: AtomicU64,
 }
 
-impl Held {
+impl HeldTerm {
     /// The VM's word of the term.
     #[inline]
     pub fn term(&self) -> u64 {

@@ -30,7 +30,7 @@ pub use format::{
     ALIAS, BOTTOM, FUN_RECORD, MAX_ARITY, MAX_DEPTH, NIL, PLAIN_REFERENCE, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix, State as HashState};
-pub use host::{install, Held, Host, Retained};
+pub use host::{install, HeldTerm, Host, Retained};
 pub use identifier::{learn_identifiers, HeldReference, IdentifierLayout};
 pub use in_place::{ChangingRef, NewElement, Rebuilt, Scratch, State, CHANGING_LIMIT, SCRATCH_WORDS};
 pub use normalized_key::{head, heads, normalize};

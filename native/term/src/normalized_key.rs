@@ -53,7 +53,7 @@
 //! stands. So strings may be compared eight bytes at a time, filled up with zeros.
 
 use crate::format::{as_chunks, padded, Class, Elements, Integer, TermRef, View, BOTTOM, NIL};
-use crate::host::{host, Held};
+use crate::host::{host, HeldTerm};
 use crate::identifier::{identifiers, HeldReference};
 use crate::number::Whole;
 use std::cell::Cell;
@@ -627,15 +627,15 @@ fn put_other<'a>(out: Window<'a>, view: View<'_>, is_deepest: bool) -> (Window<'
             }
             (out, is_deepest || !map.keys.is_empty())
         }
-        View::Held(Class::BitString, held) => {
+        View::HeldTerm(Class::BitString, held) => {
             out.put_class(Class::BitString);
             (put_held_bits(out, held), false)
         }
-        View::Held(class @ (Class::Pid | Class::Reference), held) if identifiers().is_some() => {
+        View::HeldTerm(class @ (Class::Pid | Class::Reference), held) if identifiers().is_some() => {
             out.put_class(class);
             put_held_identifier(out, class, held.term())
         }
-        View::Held(class, _) => {
+        View::HeldTerm(class, _) => {
             out.put_class(class);
             (out, true)
         }
@@ -768,7 +768,7 @@ fn put_huge(out: &mut Window<'_>, negative: bool, length: usize, digit: impl Fn(
     }
 }
 
-fn put_held_bits<'a>(out: Window<'a>, held: &Held) -> Window<'a> {
+fn put_held_bits<'a>(out: Window<'a>, held: &HeldTerm) -> Window<'a> {
     thread_local! {
         // Kept to save allocations.
         static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };

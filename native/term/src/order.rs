@@ -100,7 +100,7 @@ fn vm_word(view: View<'_>) -> Option<u64> {
     match view {
         View::Immediate(word) => Some(word),
         View::Reference(words) => Some(vm_word_at(words)),
-        View::Held(_, held) | View::SharedBinary(Shared::Held(held), _) => Some(held.term()),
+        View::HeldTerm(_, held) | View::SharedBinary(Shared::HeldTerm(held), _) => Some(held.term()),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::order::compare_keys;
 use crate::{
-    compare, equal, hash, install, learn_identifiers, mix, Builder, Held, HeldReference, Host, IdentifierLayout,
+    compare, equal, hash, install, learn_identifiers, mix, Builder, HeldReference, HeldTerm, Host, IdentifierLayout,
     Retained, TermRef,
 };
 use std::cmp::Ordering;
@@ -155,7 +155,7 @@ pub fn install_test_host(zeros_identical: bool) {
             held.relocate(Retained { term, place: !term });
             kept
         },
-        release: |held: &Held| {
+        release: |held: &HeldTerm| {
             assert_eq!(held.place(), !held.term());
             assert!(
                 heap().retained.remove(&held.term()).is_some(),
@@ -256,7 +256,7 @@ fn expanded<R>(term: TermRef<'_>, show: impl FnOnce(TermRef<'_>) -> R) -> R {
         return show(builder.as_key());
     }
     let form = match term.view() {
-        crate::View::Held(_, held) => form(held.term()),
+        crate::View::HeldTerm(_, held) => form(held.term()),
         _ => None,
     };
     match form.as_deref() {
@@ -268,7 +268,7 @@ fn expanded<R>(term: TermRef<'_>, show: impl FnOnce(TermRef<'_>) -> R) -> R {
 /// The number of an opaque term.
 fn opaque(term: TermRef<'_>) -> Option<u64> {
     match term.view() {
-        crate::View::Held(_, held) => match form(held.term()).as_deref() {
+        crate::View::HeldTerm(_, held) => match form(held.term()).as_deref() {
             Some(Form::Opaque(number)) => Some(*number),
             _ => None,
         },

@@ -84,7 +84,7 @@ pub fn may_stand(term: TermRef) -> bool {
             term.is_flat() || elements.iter().all(may_stand)
         }
         View::List(list) => term.is_flat() || list.elements().iter().all(may_stand) && may_stand(list.tail()),
-        View::Held(class, _) => matches!(class, Class::Reference | Class::Pid | Class::Port),
+        View::HeldTerm(class, _) => matches!(class, Class::Reference | Class::Pid | Class::Port),
         View::Map(_) | View::Float(_) | View::Binary(_) | View::SharedBinary(..) => false,
     }
 }
@@ -172,8 +172,10 @@ fn make_item(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Reference(words) => Ok(env.reference(words)),
         // SAFETY: the object owns a reference to the binary, and the caller keeps the object alive.
         View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),
-        // SAFETY: the object owns the held term, and the caller keeps the object alive.
-        View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
+        View::SharedBinary(Shared::HeldTerm(held), _) | View::HeldTerm(_, held) => {
+            // SAFETY: the object owns the held term, and the caller keeps the object alive.
+            Ok(unsafe { env.copy(Term(held.term())) })
+        }
     }
 }
 

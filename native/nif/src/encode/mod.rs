@@ -61,7 +61,7 @@ pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
 /// held terms and large binaries. So the builder's content is valid only as long as `env`.
 #[inline]
 pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
-    build(env, elements, Deep::Held, SCHEDULER_WORDS, builder)
+    build(env, elements, Deep::HeldTerm, SCHEDULER_WORDS, builder)
 }
 
 /// Builds a key to search for, as a tuple of one element. Otherwise as [`object`].
@@ -77,7 +77,7 @@ pub fn specification(env: Env, specification: Term, builder: &mut Builder) -> Re
 
 /// As [`object`], however large the object is.
 pub fn any_object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
-    build(env, elements, Deep::Held, usize::MAX, builder)
+    build(env, elements, Deep::HeldTerm, usize::MAX, builder)
 }
 
 /// Whether [`object`] would store this term in this form at this depth. It need not if a program has computed the term.
@@ -90,9 +90,9 @@ pub fn is_as_encoded(term: TermRef, depth: usize) -> bool {
         View::List(list) => depth < MAX_DEPTH && are(list.elements()) && is_as_encoded(list.tail(), depth + 1),
         View::Map(map) => depth < MAX_DEPTH && are(map.keys) && are(map.values),
         View::Fun(fun) => depth < MAX_DEPTH && are(fun.env),
-        View::Held(Class::Tuple | Class::List | Class::Map, _) => depth >= MAX_DEPTH,
+        View::HeldTerm(Class::Tuple | Class::List | Class::Map, _) => depth >= MAX_DEPTH,
         // SAFETY: a stored term, which lives as long as it is borrowed.
-        View::Held(Class::Fun, held) => depth >= MAX_DEPTH || unsafe { fun::read(Term(held.term())) }.is_none(),
+        View::HeldTerm(Class::Fun, held) => depth >= MAX_DEPTH || unsafe { fun::read(Term(held.term())) }.is_none(),
         _ => true,
     }
 }
@@ -100,7 +100,7 @@ pub fn is_as_encoded(term: TermRef, depth: usize) -> bool {
 /// What becomes of tuples, lists and maps that are nested deeper than objects are stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Deep {
-    Held,
+    HeldTerm,
     Stored,
 }
 
@@ -238,7 +238,7 @@ impl Encoder<'_, '_, '_> {
 
     #[inline]
     fn is_too_deep(&self, depth: usize) -> bool {
-        depth >= MAX_DEPTH && self.deep == Deep::Held
+        depth >= MAX_DEPTH && self.deep == Deep::HeldTerm
     }
 
     /// As [`add`](Self::add), but asks the VM for the type of the term.

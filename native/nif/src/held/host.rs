@@ -149,7 +149,7 @@ impl Workspace {
     /// What a function says of two stored terms. A held term stays where it is: the VM collects no garbage in an environment.
     fn with<R>(&self, a: TermRef, b: TermRef, ask: impl FnOnce(Term, Term) -> R) -> R {
         let made = |term: TermRef| match term.view() {
-            View::Held(_, held) => Term(held.term()),
+            View::HeldTerm(_, held) => Term(held.term()),
             _ => decode::term(self.env(), term).expect("terms that were stored can be made"),
         };
         ask(made(a), made(b))

@@ -27,7 +27,7 @@ use crate::vm::{Env, Term};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::{self, Own};
-use cats_term::{kept_weight, Class, Held, Retained};
+use cats_term::{kept_weight, Class, HeldTerm, Retained};
 use rustler::sys::{enif_alloc_env, enif_free_env, enif_keep_resource, enif_release_resource, ErlNifEnv};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -57,7 +57,7 @@ const TABLE: u64 = 1 << 63;
 
 struct Slot {
     /// The words that stand for the term in its object; null when it was given back.
-    held: AtomicPtr<Held>,
+    held: AtomicPtr<HeldTerm>,
     weight: AtomicUsize,
     /// What the object's table counts for it ([`bytes`]).
     bytes: AtomicUsize,
@@ -210,7 +210,7 @@ impl Batch {
     ///
     /// Only the owner calls, while the batch is open and not full.
     #[inline]
-    fn add(&self, held: &Held, size: Size, bytes: Option<&[u8]>) -> (*const u8, bool) {
+    fn add(&self, held: &HeldTerm, size: Size, bytes: Option<&[u8]>) -> (*const u8, bool) {
         // SAFETY: only the owner adds to the environment, and others only read what was published to them.
         let env = unsafe { Env::new(self.env) };
         let (term, copied) = match bytes.filter(|bytes| !stay(Term(held.term()), bytes)) {
@@ -298,7 +298,7 @@ fn lock(batch: *const Batch) -> MutexGuard<'static, ()> {
 }
 
 /// Keeps a term for a stored object ([`cats_term::Host::retain`]).
-pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
+pub fn retain(held: &HeldTerm, class: Class, bytes: Option<&[u8]>) -> *const u8 {
     if class == Class::Reference && retain_table(held) {
         return std::ptr::null();
     }
@@ -332,7 +332,7 @@ pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
 
 /// Keeps a table for a stored reference to it, which needs no copy of the term. False for other references.
 #[inline]
-fn retain_table(held: &Held) -> bool {
+fn retain_table(held: &HeldTerm) -> bool {
     // SAFETY: the words name a term of the call, or one that lives while its guard does.
     let Some((table, reference)) = (unsafe { TABLES.reference_of(Term(held.term())) }) else {
         return false;
@@ -348,7 +348,7 @@ fn retain_table(held: &Held) -> bool {
 
 /// Adds a term to a batch of its own.
 #[cold]
-fn add_alone(held: &Held, size: Size, hides: bool, bytes: Option<&[u8]>) -> *const u8 {
+fn add_alone(held: &HeldTerm, size: Size, hides: bool, bytes: Option<&[u8]>) -> *const u8 {
     let batch = Batch::new(1, hides);
     // SAFETY: this thread owns the new batch.
     let (address, _) = unsafe { &*batch }.add(held, size, bytes);
@@ -358,7 +358,7 @@ fn add_alone(held: &Held, size: Size, hides: bool, bytes: Option<&[u8]>) -> *con
 
 /// Adds a term to this thread's batch; also returns the batch if it is full now and no longer the thread's, to be closed.
 #[inline]
-fn add_to_current(held: &Held, size: Size, hides: bool, bytes: Option<&[u8]>) -> (*const u8, Option<*mut Batch>) {
+fn add_to_current(held: &HeldTerm, size: Size, hides: bool, bytes: Option<&[u8]>) -> (*const u8, Option<*mut Batch>) {
     let added = CURRENT.try_with(|currents| {
         let current = &currents[usize::from(hides)];
         // Relaxed: this thread's own, or somebody has taken it to close it.
@@ -395,7 +395,7 @@ fn close(batch: *mut Batch) {
 }
 
 /// What a term takes ([`cats_term::Host::held_bytes`]).
-pub fn bytes(held: &Held) -> usize {
+pub fn bytes(held: &HeldTerm) -> usize {
     // So the batch that the words name stays while it is looked at.
     let _guard = epoch::pin();
     let place = held.place();
@@ -411,7 +411,7 @@ pub fn bytes(held: &Held) -> usize {
 }
 
 /// Gives a term back ([`cats_term::Host::release`]).
-pub fn release(held: &Held) {
+pub fn release(held: &HeldTerm) {
     // A table's place stays the same.
     if held.place() & TABLE != 0 {
         let table = std::ptr::with_exposed_provenance_mut((held.place() & !TABLE) as usize);

@@ -69,10 +69,10 @@ fn item_equals(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> b
         }
         View::Reference(words) => env.plain_reference(term) == Some(words),
         // SAFETY: both terms live during the call: the held one as long as its object.
-        View::Held(Class::Reference | Class::Port | Class::Pid, held) => unsafe {
+        View::HeldTerm(Class::Reference | Class::Port | Class::Pid, held) => unsafe {
             enif_is_identical(term.raw(), Term(held.term()).raw()) != 0
         },
-        View::Held(..) | View::Map(_) | View::Fun(_) => false,
+        View::HeldTerm(..) | View::Map(_) | View::Fun(_) => false,
     }
 }
 

@@ -55,7 +55,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn bit_string() -> impl Strategy<Value = Model> {
     prop_oneof![
-        4 => (bytes(), select(vec![Bytes::Inline, Bytes::Held, Bytes::Counted])).prop_map(|(bytes, at)| Binary(bytes, at)),
+        4 => (bytes(), select(vec![Bytes::Inline, Bytes::HeldTerm, Bytes::Counted])).prop_map(|(bytes, at)| Binary(bytes, at)),
         1 => (bytes(), any::<u8>(), 1usize..8).prop_map(|(mut bytes, last, bits)| {
             let whole = bytes.len() * 8;
             bytes.push(last & !(0xff >> bits));
@@ -160,8 +160,8 @@ pub fn reshaped(term: &Model) -> Model {
     let all = |terms: &[Model]| terms.iter().map(reshaped).collect();
     match term {
         Binary(bytes, Bytes::Inline) => Binary(bytes.clone(), Bytes::Counted),
-        Binary(bytes, Bytes::Counted) => Binary(bytes.clone(), Bytes::Held),
-        Binary(bytes, Bytes::Held) => Binary(bytes.clone(), Bytes::Inline),
+        Binary(bytes, Bytes::Counted) => Binary(bytes.clone(), Bytes::HeldTerm),
+        Binary(bytes, Bytes::HeldTerm) => Binary(bytes.clone(), Bytes::Inline),
         Tuple(elements) => Tuple(all(elements)),
         List(elements, tail) => List(all(elements), Box::new(reshaped(tail))),
         Map(pairs) => Map(pairs

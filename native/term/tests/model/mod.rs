@@ -44,7 +44,7 @@ use Model::*;
 pub enum Bytes {
     Inline,
     /// In a held term.
-    Held,
+    HeldTerm,
     /// In a counted binary.
     Counted,
 }
@@ -186,7 +186,7 @@ impl Model {
                 // SAFETY: the bytes live forever. The test host counts references for any number.
                 unsafe { builder.counted_binary(record, bytes) }
             }
-            Binary(bytes, Bytes::Held) => {
+            Binary(bytes, Bytes::HeldTerm) => {
                 let word = hold(Form::Shared(bytes.clone()));
                 let form = held_form(word).unwrap();
                 let Form::Shared(bytes) = &*form else { unreachable!() };
@@ -251,11 +251,11 @@ impl Model {
                 Int(value)
             }
             View::Binary(bytes) => Binary(bytes.to_vec(), Bytes::Inline),
-            View::SharedBinary(Shared::Held(_), bytes) => Binary(bytes.to_vec(), Bytes::Held),
+            View::SharedBinary(Shared::HeldTerm(_), bytes) => Binary(bytes.to_vec(), Bytes::HeldTerm),
             View::SharedBinary(Shared::Counted(_), bytes) => Binary(bytes.to_vec(), Bytes::Counted),
             View::Reference(words) => Plain(plain_number(words)),
             View::Fun(_) => unreachable!("no model has funs"),
-            View::Held(class, held) => match &*held_form(held.term()).expect("held terms live") {
+            View::HeldTerm(class, held) => match &*held_form(held.term()).expect("held terms live") {
                 Form::Opaque(number) => Opaque(class, *number),
                 Form::Bits(bytes, bits) => Bits(bytes.clone(), *bits),
                 Form::Compound(inner) => Deep(Box::new(Model::read(inner.as_key()))),

@@ -663,7 +663,7 @@ fn held_terms_are_released_once() {
     let reference = || Opaque(Class::Reference, number);
     let object = Tuple(vec![
         reference(),
-        List(vec![Binary(vec![1; 100], Bytes::Held), reference()], Box::new(Nil)),
+        List(vec![Binary(vec![1; 100], Bytes::HeldTerm), reference()], Box::new(Nil)),
         Map(vec![(int(1), reference())]),
     ]);
 

@@ -70,7 +70,7 @@ fn sample_of_item(term: TermRef<'_>) -> u64 {
         View::Map(map) => map.keys.len() as u64,
         View::Reference(words) => words.iter().fold(0, |state, word| mix(state) ^ word),
         View::Fun(fun) => mix(fun.words[1]) ^ of_elements(fun.env),
-        View::Held(_, held) => held.hash(),
+        View::HeldTerm(_, held) => held.hash(),
     }
 }
 

@@ -46,7 +46,6 @@ defmodule Cats.MixProject do
       app: :cats,
       version: to_string(@application[:vsn]),
       description: to_string(@application[:description]),
-      language: :erlang,
       compilers: [:cats_native] ++ Mix.compilers() ++ [:cats_docs],
       deps: deps(),
       package: [

@@ -483,7 +483,10 @@ release(Tool, Calls, Script, Command, Tables, Config) ->
         false ->
             {skip, Tool ++ " is missing: `scripts/deps test` installs it"};
         {0, Architecture} ->
-            [{0, _} = Run(filename:join(Tools, Tool), Arguments) || Arguments <- Calls],
+            [begin
+                 {0, Said} = Run(filename:join(Tools, Tool), Arguments),
+                 ?assertEqual(nomatch, string:find(Said, "warning"), Said)
+             end || Arguments <- Calls],
             {0, Output} = Run(filename:join(Project, Script), [Command]),
             ?assertNotEqual(nomatch, string:find(Output, "found [{key,embedded}] " ++ Tables), Output);
         {0, _} ->

@@ -5,7 +5,7 @@ use crate::step::Answer;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicBool, AtomicU64, Ordering};
 use cats_table::{
-    Access, Addition, Cause, Collect, Direction, ElementOp, EngineName, Failure, Handle, Host, Object, Objects,
+    Access, Addition, Budget, Cause, Collect, Direction, ElementOp, EngineName, Failure, Handle, Host, Object, Objects,
     OptionItem, Probe, Registry, Right, Table, Time, Tuple, Used, WriteConcurrency,
 };
 use cats_term::{small, Block, NewElement, Scratch, TermRef};
@@ -175,7 +175,7 @@ impl Subject {
         let mut answer = Answer::new();
         let mut objects = Objects::none();
         match call.kind {
-            Kind::Lookup | Kind::LookupElement if self.bag => handle.lookup(&probe, true, &mut objects)?,
+            Kind::Lookup | Kind::LookupElement if self.bag => handle.lookup(&probe, &mut objects)?,
             Kind::Lookup => {
                 let mut scratch = Scratch::new();
                 if let Some(object) = handle.get::<Used>(&probe, &mut scratch)? {
@@ -193,9 +193,9 @@ impl Subject {
             Kind::InsertNew => answer.push(handle.insert_new(object())?.into()),
             Kind::Delete => handle.delete(&probe)?,
             Kind::DeleteObject => {
-                handle.delete_object(object(), || true)?;
+                handle.delete_object(object())?;
             }
-            Kind::Take => handle.take(&probe, true, usize::MAX, &mut objects)?,
+            Kind::Take => handle.take(&probe, Budget(usize::MAX), &mut objects)?,
             Kind::UpdateCounter => match self.add(handle, &probe) {
                 Ok(number) => answer.push(number),
                 Err(failure) => answer.push(bad_key(failure)),
@@ -251,7 +251,7 @@ impl Subject {
             return Ok(());
         }
         let op = ElementOp::Set(2, TermRef::immediate(element));
-        handle.update_element(probe, &[op], None::<Tuple<'_>>, || true)
+        handle.update_element(probe, &[op], None::<Tuple<'_>>)
     }
 }
 

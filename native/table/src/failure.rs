@@ -1,6 +1,16 @@
 //! Why an operation is not done.
+//!
+//! Engines report only that a write did not happen, by [`Busy`]. There may be other reasons. Work in the middle of the write may be too long
+//! for a scheduler, such as a copy of a large entry. The table may be full, or a snapshot. So whoever fails for such a reason says it first.
 
 use cats_engine::Unfinished;
+use cats_sync::Busy;
+use std::cell::Cell;
+
+thread_local! {
+    /// What the last [`Busy`] of this thread means.
+    static WHY: Cell<Failure> = const { Cell::new(Failure::Busy) };
+}
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,5 +80,45 @@ impl From<Unfinished> for Failure {
 impl From<Cause> for Failure {
     fn from(cause: Cause) -> Self {
         Failure::Bad(cause)
+    }
+}
+
+/// What to fail with when the work is too long for a scheduler.
+#[cold]
+pub fn too_long() -> Busy {
+    WHY.set(Failure::Big);
+    Busy
+}
+
+/// What to fail with when the table is full and nothing can be evicted.
+#[cold]
+pub fn full() -> Busy {
+    WHY.set(Failure::Full);
+    Busy
+}
+
+/// What to fail with when the table's limit is smaller than what is put.
+#[cold]
+pub fn too_large() -> Busy {
+    WHY.set(Failure::TooLarge);
+    Busy
+}
+
+/// What to fail with when the table is a snapshot.
+#[cold]
+pub fn frozen() -> Busy {
+    WHY.set(Failure::Bad(Cause::Snapshot));
+    Busy
+}
+
+/// What a [`Busy`] of this thread means.
+#[cold]
+fn why_busy() -> Failure {
+    WHY.replace(Failure::Busy)
+}
+
+impl From<Busy> for Failure {
+    fn from(_: Busy) -> Self {
+        why_busy()
     }
 }

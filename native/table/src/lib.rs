@@ -3,6 +3,7 @@
 //! A [`Registry`] knows all tables. Finding a [`Table`] by name or identifier gives a [`Handle`] for one call. The operations are methods
 //! of the handle. Each file in `operations` has one group of them.
 
+mod budget;
 mod engines;
 pub mod evict;
 mod exclusive;
@@ -14,7 +15,6 @@ pub mod garbage;
 mod history;
 mod object;
 mod operations;
-mod patience;
 pub mod preferred;
 mod read_set;
 mod registry;
@@ -23,6 +23,7 @@ mod store;
 mod table;
 mod write_log;
 
+pub use budget::{check_unlimited, set_on_scheduler, Budget};
 pub use cats_engine::ca::{Stretch, LEAF_SIZES};
 pub use cats_engine::config::READER_GROUPS;
 pub use cats_engine::hash::{View as Buckets, LOADS, STRIPS};
@@ -49,7 +50,6 @@ pub use operations::select::{Met, Selection, Spot, SpotRef};
 pub use operations::transaction::{Committed, Reads, Writes, WRITES_LIMIT};
 pub use operations::traverse::Direction;
 pub use operations::update::{Addition, CounterOp, ElementOp, HasInteger, Numbers, Tuple, Words, DIGITS_LIMIT};
-pub use patience::set_patience;
 pub use read_set::Part;
 pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use snapshot::take::{begin as begin_snapshot, is_of as is_snapshot_of, Beginning, Begun};

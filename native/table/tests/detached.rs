@@ -45,7 +45,7 @@ fn value(table: &Table, key: i64) -> Option<i64> {
     let handle = table.by_identifier(&guard);
     with_key(&Value::Int(key), |term| {
         let mut found = Objects::none();
-        patiently(|| handle.lookup(&table.probe(term), true, &mut found));
+        patiently(|| handle.lookup(&table.probe(term), &mut found));
         found.as_slice().first()?.element(1).small()
     })
 }

@@ -62,7 +62,7 @@ fn find(table: &Table, key: i64) -> bool {
     loop {
         let mut objects = Objects::none();
         let probe = table.probe(TermRef::immediate(cats_term::small(key).unwrap()));
-        match table.by_identifier(&guard).lookup(&probe, true, &mut objects) {
+        match table.by_identifier(&guard).lookup(&probe, &mut objects) {
             Err(Failure::Busy) => thread::yield_now(),
             done => {
                 done.unwrap();
@@ -253,7 +253,7 @@ fn without_eviction_a_full_table_refuses() {
             let objects = two
                 .iter()
                 .map(|words| Ok::<_, Failure>(cats_table::Object::flat(words)));
-            handle.insert_list(objects, false, cats_term::lease::Request::Fresh, true)
+            handle.insert_list(objects, false, cats_term::lease::Request::Fresh)
         };
         assert_eq!(patiently(objects, &table), Ok(true));
         let other = [[7, 4], [2, 9]].map(|words| words.map(|word| cats_term::small(word).unwrap()));
@@ -261,7 +261,7 @@ fn without_eviction_a_full_table_refuses() {
             let objects = other
                 .iter()
                 .map(|words| Ok::<_, Failure>(cats_table::Object::flat(words)));
-            handle.insert_list(objects, false, cats_term::lease::Request::Fresh, true)
+            handle.insert_list(objects, false, cats_term::lease::Request::Fresh)
         };
         assert_eq!(patiently(objects, &table), Err(Failure::Full));
         let delete = |handle: Handle<'_>| with_key(&Value::Int(0), |key| handle.delete(&table.probe(key)));
@@ -288,7 +288,7 @@ fn a_transaction_holds_the_limit() {
     for round in 0..100_i64 {
         let commit = |handle: Handle<'_>| {
             let guard = handle.guard();
-            let mut writes = Writes::none(true);
+            let mut writes = Writes::none();
             for key in 0..10 {
                 let words = [round * 10 + key, 1].map(|word| cats_term::small(word).unwrap());
                 writes.put(table.by_identifier(guard), cats_table::Object::flat(&words), None)?;

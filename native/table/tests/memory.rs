@@ -92,9 +92,7 @@ fn a_list_that_fails_half_way_is_counted() {
     let pairs: Vec<[u64; 2]> = (0..300).map(|i| [small(i).unwrap(); 2]).collect();
     without_memory(|| {
         let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::flat(pair)));
-        let inserted = panic::catch_unwind(AssertUnwindSafe(|| {
-            handle.insert_list(objects, false, Request::Fresh, true)
-        }));
+        let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, Request::Fresh)));
         assert!(inserted.unwrap_err().is::<slab::OutOfMemory>());
     });
     let found = contents(handle).len();
@@ -159,7 +157,7 @@ fn a_commit_writes_bags_with_memory_or_not_at_all() {
         insert(4, 0);
         let before = contents(handle);
         let commit = |keys: &[i64], all: bool, added: usize| {
-            let mut writes = Writes::<()>::none(true);
+            let mut writes = Writes::<()>::none();
             for &key in keys {
                 let mut change = BagChange::new(all);
                 for value in 0..added {

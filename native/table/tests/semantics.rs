@@ -4,7 +4,8 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    Addition, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple, Used,
+    Addition, Budget, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple,
+    Used,
 };
 use cats_term::lease::Request;
 use cats_term::{TermRef, NIL};
@@ -259,15 +260,15 @@ fn listed(objects: &Objects<'_>) -> Vec<Elements> {
     objects.as_slice().iter().map(elements).collect()
 }
 
-fn lookup(handle: Handle<'_>, key: TermRef<'_>, patient: bool) -> Result<Vec<Elements>, Failure> {
+fn lookup(handle: Handle<'_>, key: TermRef<'_>) -> Result<Vec<Elements>, Failure> {
     let mut found = Objects::none();
-    handle.lookup(&handle.table().probe(key), patient, &mut found)?;
+    handle.lookup(&handle.table().probe(key), &mut found)?;
     Ok(listed(&found))
 }
 
-fn take(handle: Handle<'_>, key: TermRef<'_>, patient: bool, words: usize) -> Result<Vec<Elements>, Failure> {
+fn take(handle: Handle<'_>, key: TermRef<'_>, words: usize) -> Result<Vec<Elements>, Failure> {
     let mut taken = Objects::none();
-    handle.take(&handle.table().probe(key), patient, words, &mut taken)?;
+    handle.take(&handle.table().probe(key), Budget(words), &mut taken)?;
     Ok(listed(&taken))
 }
 
@@ -288,7 +289,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
     for op in ops {
         let guard = epoch::pin();
         let handle = table.by_identifier(&guard);
-        let look = |key: &Value| with_key(key, |term| lookup(handle, term, false).unwrap());
+        let look = |key: &Value| with_key(key, |term| lookup(handle, term).unwrap());
         match &op {
             Op::Insert(object) => {
                 with_object(object, |object| handle.insert(object)).unwrap();
@@ -314,11 +315,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                         false => cats_table::Object::in_block(words, block(object)),
                     })
                 });
-                assert_eq!(
-                    handle.insert_list(objects, *new, Request::Fresh, false),
-                    Ok(done),
-                    "{op:?}"
-                );
+                assert_eq!(handle.insert_list(objects, *new, Request::Fresh), Ok(done), "{op:?}");
                 if done {
                     list.iter().for_each(|object| model.insert(object));
                 }
@@ -328,7 +325,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 model.delete(key);
             }
             Op::DeleteObject(object) => {
-                with_object(object, |object| handle.delete_object(object, || true)).unwrap();
+                with_object(object, |object| handle.delete_object(object)).unwrap();
                 model.objects.retain(|other| other != object);
             }
             Op::DeleteAll => {
@@ -336,7 +333,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 model.objects.clear();
             }
             Op::Take(key) => {
-                let taken = with_key(key, |term| take(handle, term, false, 10_000).unwrap());
+                let taken = with_key(key, |term| take(handle, term, 10_000).unwrap());
                 assert_eq!(taken, model.lookup(key), "{op:?}");
                 model.delete(key);
             }
@@ -403,7 +400,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                     next = with_key(&at, |term| {
                         let mut found = Objects::none();
                         handle
-                            .step_lookup(Some(&table.probe(term)), Direction::Up, false, &mut found)
+                            .step_lookup(Some(&table.probe(term)), Direction::Up, &mut found)
                             .unwrap();
                         found.as_slice().first().map(|object| {
                             let key = Value::of(object.element(key));
@@ -547,15 +544,15 @@ fn large_groups() {
             model.insert(&object(number));
         }
         for number in (0..1000).step_by(3) {
-            with_object(&object(number), |object| handle.delete_object(object, || true)).unwrap();
+            with_object(&object(number), |object| handle.delete_object(object)).unwrap();
             model.objects.retain(|other| *other != object(number));
         }
         with_key(&Value::Atom(0), |term| {
-            assert_eq!(lookup(handle, term, true).unwrap(), model.objects);
+            assert_eq!(lookup(handle, term).unwrap(), model.objects);
         });
         assert_eq!(handle.size(), model.objects.len());
         for number in 0..1000 {
-            with_object(&object(number), |object| handle.delete_object(object, || true)).unwrap();
+            with_object(&object(number), |object| handle.delete_object(object)).unwrap();
         }
         assert_eq!(handle.size(), 0);
         assert_eq!(contents(handle), Vec::<Elements>::new());
@@ -577,16 +574,16 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
             .map(|words| Ok::<_, Failure>(cats_table::Object::flat(words)))
     };
     assert_eq!(
-        handle.insert_list(list(), false, Request::Fresh, false),
+        on_scheduler(|| handle.insert_list(list(), false, Request::Fresh)),
         Err(Failure::Big)
     );
     assert_eq!(handle.size(), 0);
-    assert_eq!(handle.insert_list(list(), false, Request::Fresh, true), Ok(true));
+    assert_eq!(handle.insert_list(list(), false, Request::Fresh), Ok(true));
     assert_eq!(handle.size(), 2000);
     with_key(&Value::Atom(0), |term| {
-        assert_eq!(lookup(handle, term, false), Err(Failure::Big));
-        assert_eq!(take(handle, term, false, 10_000), Err(Failure::Big));
-        assert_eq!(take(handle, term, true, 0).unwrap().len(), 2000);
+        assert_eq!(on_scheduler(|| lookup(handle, term)), Err(Failure::Big));
+        assert_eq!(on_scheduler(|| take(handle, term, 10_000)), Err(Failure::Big));
+        assert_eq!(take(handle, term, 0).unwrap().len(), 2000);
     });
     assert_eq!(handle.size(), 0);
 
@@ -603,9 +600,9 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     let handle = table.by_identifier(&guard);
     let equal = || cats_table::Object::flat(&objects[0]);
     let list = (0..2000).map(|_| Ok::<_, Failure>(equal()));
-    assert_eq!(handle.insert_list(list, false, Request::Fresh, true), Ok(true));
-    assert_eq!(handle.delete_object(equal(), || false), Err(Failure::Big));
+    assert_eq!(handle.insert_list(list, false, Request::Fresh), Ok(true));
+    assert_eq!(on_scheduler(|| handle.delete_object(equal())), Err(Failure::Big));
     assert_eq!(handle.size(), 2000);
-    assert_eq!(handle.delete_object(equal(), || true), Ok(2000));
+    assert_eq!(handle.delete_object(equal()), Ok(2000));
     assert_eq!(handle.size(), 0);
 }

@@ -4,8 +4,8 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    begin_snapshot, is_snapshot_of, Addition, Beginning, Begun, Cause, Committed, Failure, Handle, Kind, Object,
-    Objects, Reads, Registry, Table, Words, Writes,
+    begin_snapshot, is_snapshot_of, Addition, Beginning, Begun, Budget, Cause, Committed, Failure, Handle, Kind,
+    Object, Objects, Reads, Registry, Table, Words, Writes,
 };
 use cats_term::lease::Request;
 use common::*;
@@ -161,7 +161,7 @@ fn read(table: &Table, number_of_key: i64) -> i64 {
     let guard = epoch::pin();
     with_key(&key(number_of_key), |term| {
         let mut found = Objects::none();
-        patiently(|| table.by_identifier(&guard).lookup(&table.probe(term), true, &mut found)).unwrap();
+        patiently(|| table.by_identifier(&guard).lookup(&table.probe(term), &mut found)).unwrap();
         number(&found)
     })
 }
@@ -459,7 +459,7 @@ impl Recorder<'_> {
                 let (guard, mut taken) = (epoch::pin(), Objects::none());
                 with_key(&key(number_of_key), |term| {
                     let probe = table.probe(term);
-                    patiently(|| table.by_identifier(&guard).take(&probe, true, 1000, &mut taken)).unwrap();
+                    patiently(|| table.by_identifier(&guard).take(&probe, Budget(1000), &mut taken)).unwrap();
                 });
                 (vec![number(&taken)], None)
             }),
@@ -494,7 +494,7 @@ impl Recorder<'_> {
                         Some(_) => Ok::<_, Failure>(Object::flat(words)),
                         None => Ok(Object::in_block(words, block(elements))),
                     });
-                handle.insert_list(objects, false, Request::Fresh, true)
+                handle.insert_list(objects, false, Request::Fresh)
             })
             .unwrap();
             (vec![], None)
@@ -529,15 +529,10 @@ impl Recorder<'_> {
             for (rank, term) in ranks.iter().zip(&terms) {
                 let (table, mut found) = (pair.of(*rank).0, Objects::none());
                 let probe = table.probe(term.as_ref().element(0));
-                patiently(|| {
-                    table
-                        .by_identifier(&guard)
-                        .lookup_in(&mut reads, &probe, true, &mut found)
-                })
-                .unwrap();
+                patiently(|| table.by_identifier(&guard).lookup_in(&mut reads, &probe, &mut found)).unwrap();
                 seen.push(number(&found));
             }
-            let mut writes = Writes::none(true);
+            let mut writes = Writes::none();
             for ((rank, term), new) in ranks.iter().zip(&terms).zip(&new) {
                 let (table, key) = pair.of(*rank);
                 let handle = table.by_identifier(&guard);

@@ -40,7 +40,7 @@ fn word(value: i64) -> u64 {
 fn value(handle: Handle<'_>, key: i64) -> Option<i64> {
     with_key(&Value::Int(key), |term| {
         let mut found = Objects::none();
-        patiently(|| handle.lookup(&handle.table().probe(term), true, &mut found)).unwrap();
+        patiently(|| handle.lookup(&handle.table().probe(term), &mut found)).unwrap();
         found.as_slice().first()?.element(1).small()
     })
 }
@@ -62,7 +62,7 @@ fn lists_are_seen_whole_or_not_at_all() {
                             let objects: Vec<[u64; 2]> = (0..10).map(|key| [word(key), value]).collect();
                             let handle = table.by_identifier(&guard);
                             let list = || objects.iter().map(|object| Ok::<_, Failure>(Object::flat(object)));
-                            patiently(|| handle.insert_list(list(), false, Request::Fresh, false)).unwrap();
+                            patiently(|| handle.insert_list(list(), false, Request::Fresh)).unwrap();
                         }
                     })
                 })
@@ -168,7 +168,7 @@ fn elements_that_are_changed_together_are_seen_together() {
                 read(&|handle| {
                     let mut selection = Selection::all(&table, Direction::Up);
                     let mut met = cats_table::Met::default();
-                    while patiently(|| handle.slice(&mut selection, 10, true, &mut met)).unwrap() {}
+                    while patiently(|| handle.slice(&mut selection, 10, &mut met)).unwrap() {}
                     met.as_slice().iter().for_each(is_state);
                 })
             });
@@ -242,7 +242,7 @@ fn objects_that_are_changed_in_place_are_seen_whole() {
                 read(&|handle, key| {
                     with_key(&Value::Int(key), |term| {
                         let mut found = Objects::none();
-                        patiently(|| handle.lookup(&table.probe(term), true, &mut found)).unwrap();
+                        patiently(|| handle.lookup(&table.probe(term), &mut found)).unwrap();
                         found.as_slice().iter().for_each(is_state);
                     })
                 })
@@ -251,7 +251,7 @@ fn objects_that_are_changed_in_place_are_seen_whole() {
                 read(&|handle, _| {
                     let mut selection = Selection::all(&table, Direction::Up);
                     let mut met = cats_table::Met::default();
-                    while patiently(|| handle.slice(&mut selection, 10, true, &mut met)).unwrap() {
+                    while patiently(|| handle.slice(&mut selection, 10, &mut met)).unwrap() {
                         met.as_slice().iter().for_each(is_state);
                         met.clear();
                     }
@@ -320,7 +320,7 @@ fn groups_are_read_while_they_change() {
                         ];
                         patiently(|| with_object(&object, |object| handle.insert(object))).unwrap();
                         if round % 3 != 0 {
-                            patiently(|| with_object(&object, |object| handle.delete_object(object, || true))).unwrap();
+                            patiently(|| with_object(&object, |object| handle.delete_object(object))).unwrap();
                         }
                         if round % 500 == 0 {
                             with_key(&Value::Int(0), |term| patiently(|| handle.delete(&table.probe(term)))).unwrap();
@@ -335,7 +335,7 @@ fn groups_are_read_while_they_change() {
                 let handle = table.by_identifier(&guard);
                 with_key(&Value::Int(0), |term| {
                     let mut objects = Objects::none();
-                    patiently(|| handle.lookup(&table.probe(term), true, &mut objects)).unwrap();
+                    patiently(|| handle.lookup(&table.probe(term), &mut objects)).unwrap();
                     let mut seen: Vec<i64> = Vec::new();
                     for object in objects.as_slice() {
                         let object = elements(object);
@@ -389,7 +389,7 @@ fn a_table_that_had_another_name_meanwhile_is_not_the_one_that_was_found() {
         }
         let lookup = |handle: Handle<'_>| {
             with_key(&Value::Int(0), |term| {
-                patiently(|| handle.lookup(&handle.table().probe(term), false, &mut Objects::none()))
+                patiently(|| handle.lookup(&handle.table().probe(term), &mut Objects::none()))
             })
         };
         assert_eq!(lookup(found), Err(Failure::Bad(Cause::Id)));
@@ -425,7 +425,7 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
                     thread::sleep(Duration::from_micros(20));
                     let mut found = Objects::none();
                     let result = with_key(&Value::Int(0), |term| {
-                        patiently(|| handle.lookup(&handle.table().probe(term), false, &mut found))
+                        patiently(|| handle.lookup(&handle.table().probe(term), &mut found))
                     });
                     // The value says under which name it was written.
                     if let (Ok(()), [object]) = (result, found.as_slice()) {
@@ -642,12 +642,7 @@ fn of_equal_replacements_one_wins() {
                         let is_old = |stored: &ObjectRef<'_>| elements(stored) == object(value);
                         let replaced = patiently(|| {
                             with_object(&object(value + 1), |new| {
-                                handle.replace(
-                                    new,
-                                    || true,
-                                    |old| known && is_old(old),
-                                    |old| Ok::<_, Failure>(is_old(old)),
-                                )
+                                handle.replace(new, |old| known && is_old(old), |old| Ok::<_, Failure>(is_old(old)))
                             })
                         });
                         let pair = |value| [word(2), word(value)];

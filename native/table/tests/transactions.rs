@@ -4,8 +4,8 @@ mod common;
 
 use cats_sync::epoch::{self, Guard};
 use cats_table::{
-    Addition, BagChange, Committed, Failure, Found, Handle, Kind, LongReads, ObjectRef, Objects, OptionItem, Part,
-    Range, Reads, Registry, Table, Terms, Words, Writes,
+    Addition, BagChange, Budget, Committed, Failure, Found, Handle, Kind, LongReads, ObjectRef, Objects, OptionItem,
+    Part, Range, Reads, Registry, Table, Terms, Words, Writes,
 };
 use common::*;
 use std::fmt::Write as _;
@@ -54,7 +54,7 @@ fn delete(handle: Handle<'_>, key: i64) {
 
 fn remove(handle: Handle<'_>, key: i64, value: i64) {
     let elements = [key, value, 0].map(Value::Int);
-    with_object(&elements, |object| handle.delete_object(object, || true)).unwrap();
+    with_object(&elements, |object| handle.delete_object(object)).unwrap();
 }
 
 /// Removes an object and adds it again.
@@ -67,7 +67,7 @@ fn replace(handle: Handle<'_>, key: i64) {
 fn read<'g>(handle: Handle<'g>, reads: &mut Reads<'g>, key: i64) {
     let mut found = Objects::none();
     with_key(&Value::Int(key), |key| {
-        handle.lookup_in(reads, &handle.table().probe(key), false, &mut found)
+        handle.lookup_in(reads, &handle.table().probe(key), &mut found)
     })
     .unwrap();
 }
@@ -75,7 +75,7 @@ fn read<'g>(handle: Handle<'g>, reads: &mut Reads<'g>, key: i64) {
 fn read_all<'g>(handle: Handle<'g>, reads: &mut Reads<'g>) {
     let mut found = Objects::none();
     handle
-        .range_in(reads, Range::above(None), usize::MAX, false, &mut found)
+        .range_in(reads, Range::above(None), usize::MAX, &mut found)
         .unwrap();
 }
 
@@ -138,7 +138,7 @@ fn commit_in(registry: &'static Registry, change: impl Fn(Handle<'_>, Handle<'_>
     add(one, 1);
     let mut reads = Reads::none();
     read(one, &mut reads, 1);
-    let mut writes = Writes::none(false);
+    let mut writes = Writes::none();
     for handle in [other, one] {
         for key in [1, 2] {
             let elements = [key, 10 + key, 0].map(Value::Int);
@@ -150,7 +150,7 @@ fn commit_in(registry: &'static Registry, change: impl Fn(Handle<'_>, Handle<'_>
     let value = |handle: Handle<'_>, key: i64| {
         with_key(&Value::Int(key), |key| {
             let mut found = Objects::none();
-            handle.lookup(&handle.table().probe(key), true, &mut found).unwrap();
+            handle.lookup(&handle.table().probe(key), &mut found).unwrap();
             found.as_slice().first().and_then(|object| object.element(1).small())
         })
     };
@@ -192,7 +192,7 @@ fn commit_noted(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, Option<i64>, 
     let keys = [1, 2, 9].map(|key| block(&[Value::Int(key)]));
     let probe = |i: usize| table.probe(keys[i].as_ref().element(0));
     let value = |object: ObjectRef<'_>| object.element(1).small();
-    let mut writes = Writes::none(false);
+    let mut writes = Writes::none();
     with_object(&[1, 10, 0].map(Value::Int), |object| {
         writes.put(handle, object, Some(Some(1)))
     })
@@ -204,7 +204,7 @@ fn commit_noted(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, Option<i64>, 
     });
     let now = |i| {
         let mut found = Objects::none();
-        handle.lookup(&probe(i), true, &mut found).unwrap();
+        handle.lookup(&probe(i), &mut found).unwrap();
         found.as_slice().first().and_then(|object| object.element(1).small())
     };
     (done == Ok(Committed::Done), now(0), now(1))
@@ -260,8 +260,8 @@ fn long(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, bool) {
     }
     change(handle);
     assert!(!long.is_exhausted());
-    let found = long.look(&guard, None, false).unwrap();
-    let mut writes = Writes::none(false);
+    let found = long.look(&guard, None).unwrap();
+    let mut writes = Writes::none();
     with_object(&[3, 30, 0].map(Value::Int), |object| match kind.is_bag() {
         true => {
             let mut change = BagChange::new(false);
@@ -398,7 +398,7 @@ fn bags_have_what_commits_add_and_leave() {
         for round in 0..60 {
             let guard = epoch::pin();
             let handles = [0, 1].map(|i| tables[i].by_identifier(&guard));
-            let mut writes = Writes::<()>::none(true);
+            let mut writes = Writes::<()>::none();
             // Many keys are brought into the order of their places.
             for (handle, lists) in handles.into_iter().zip(&mut lists) {
                 for (key, list) in (0..).zip(lists) {
@@ -435,7 +435,7 @@ fn of_key(handle: Handle<'_>, key: i64) -> Vec<i64> {
 fn lookup(handle: Handle<'_>, key: i64) -> Result<Vec<i64>, Failure> {
     let mut found = Objects::none();
     with_key(&Value::Int(key), |key| {
-        handle.lookup(&handle.table().probe(key), true, &mut found)
+        handle.lookup(&handle.table().probe(key), &mut found)
     })?;
     Ok(numbers(&found))
 }
@@ -473,7 +473,7 @@ fn reads_do_not_hold_after_a_commit() {
             read(handle, &mut reads, 1);
             let all = false;
             let planned = Planned { all, gone, added };
-            let mut writes = Writes::<()>::none(true);
+            let mut writes = Writes::<()>::none();
             writes.change(handle, planned.change(handle, 1).unwrap()).unwrap();
             assert_eq!(
                 writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true),
@@ -494,7 +494,7 @@ fn a_bag_is_left_when_a_commit_is_not_done() {
         (10..60).for_each(|value| insert(handle, 2, value));
         let mut reads = Reads::none();
         read(handle, &mut reads, 1);
-        let mut writes = Writes::<()>::none(true);
+        let mut writes = Writes::<()>::none();
         for key in [2, 3] {
             let mut change = BagChange::new(false);
             for value in [0, 10, 11] {
@@ -518,13 +518,13 @@ fn a_bag_is_left_when_a_commit_is_not_done() {
 
 /// Very many objects are removed on a dirty scheduler only.
 #[test]
-fn a_commit_that_removes_much_is_refused_to_the_impatient() {
+fn a_commit_that_removes_much_is_refused_on_a_scheduler() {
     let table = table(registry(), Kind::DuplicateBag);
     let guard = epoch::pin();
     let handle = table.by_identifier(&guard);
     (0..2000).for_each(|_| insert(handle, 2, 5));
-    let remove = |patient| {
-        let mut writes = Writes::<()>::none(patient);
+    let remove = || {
+        let mut writes = Writes::<()>::none();
         for (key, value) in [(1, 0), (2, 5)] {
             let mut change = BagChange::new(false);
             with_object(&[key, value, 0].map(Value::Int), |object| change.remove(handle, object)).unwrap();
@@ -532,9 +532,9 @@ fn a_commit_that_removes_much_is_refused_to_the_impatient() {
         }
         writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true)
     };
-    assert_eq!(remove(false), Err(Failure::Big));
+    assert_eq!(on_scheduler(remove), Err(Failure::Big));
     assert_eq!(handle.size(), 2003);
-    assert_eq!(remove(true), Ok(Committed::Done));
+    assert_eq!(remove(), Ok(Committed::Done));
     assert_eq!((handle.size(), of_key(handle, 2)), (2, vec![0]));
 }
 
@@ -632,12 +632,12 @@ impl<'a> Recorder<'a> {
             match which {
                 0 => return vec![Some(patiently(|| lookup(handle, key)))],
                 1 => patiently(|| with_object(&object, |object| handle.insert(object))),
-                2 => patiently(|| with_object(&object, |object| handle.delete_object(object, || true)).map(|_| ())),
+                2 => patiently(|| with_object(&object, |object| handle.delete_object(object)).map(|_| ())),
                 3 => patiently(|| with_key(&Value::Int(key), |term| handle.delete(&table.probe(term)))),
                 _ => {
                     let mut taken = Objects::none();
                     with_key(&Value::Int(key), |term| {
-                        patiently(|| handle.take(&table.probe(term), true, 1000, &mut taken));
+                        patiently(|| handle.take(&table.probe(term), Budget(1000), &mut taken));
                     });
                     return vec![Some(numbers(&taken))];
                 }
@@ -699,7 +699,7 @@ impl<'a> Recorder<'a> {
             seen.push(read.then(|| {
                 with_key(&Value::Int(key), |term| {
                     let (handle, probe) = (table.by_identifier(&guard), table.probe(term));
-                    patiently(|| handle.lookup_in(&mut reads, &probe, true, &mut found));
+                    patiently(|| handle.lookup_in(&mut reads, &probe, &mut found));
                 });
                 numbers(&found)
             }));
@@ -754,7 +754,7 @@ impl<'a> Recorder<'a> {
                         to: Some(&probe),
                         down: false,
                     };
-                    patiently(|| handle.range_in(&mut reads, range, 1, true, &mut found));
+                    patiently(|| handle.range_in(&mut reads, range, 1, &mut found));
                     let part = Part::range(&range, None);
                     let widened = long.announce(guard, table, &part);
                     (part, widened)
@@ -762,14 +762,14 @@ impl<'a> Recorder<'a> {
                 kind => {
                     let part = Part::key(kind, &probe);
                     long.announce(guard, table, &part);
-                    patiently(|| handle.lookup_in(&mut reads, &probe, true, &mut found));
+                    patiently(|| handle.lookup_in(&mut reads, &probe, &mut found));
                     (part, false)
                 }
             };
             if widened && !reads.hold() {
                 continue;
             }
-            match patiently(|| long.look(guard, Some((table, &part)), true)) {
+            match patiently(|| long.look(guard, Some((table, &part)))) {
                 Found::ReadAgain => (),
                 Found::Unchanged => {
                     long.add(table, part, u64::MAX);
@@ -782,7 +782,7 @@ impl<'a> Recorder<'a> {
     }
 
     fn writes<'g>(&'g self, guard: &'g Guard, changes: &[(i64, Planned)]) -> Writes<'g, 'static, ()> {
-        let mut writes = Writes::none(true);
+        let mut writes = Writes::none();
         for (key, planned) in changes {
             let (table, key) = self.of(*key);
             let handle = table.by_identifier(guard);

@@ -138,7 +138,6 @@ pub fn replace_fetched(env: Env, &[table, old, new, time, stale]: &[Term; 5]) ->
     let replaced = handle.replace_fetched(
         object,
         times,
-        on_dirty_scheduler,
         |stored| is_surely_stored(env, old, stored),
         |stored| is_stored(env, old, stored),
     )?;

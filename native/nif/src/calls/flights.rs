@@ -109,7 +109,7 @@ impl Waits {
 }
 
 /// The most flights on a way that are looked at on a scheduler.
-const WAY: usize = 2000;
+const WAY: Budget = Budget(2000);
 
 /// Notes that the calling process waits for a flight, which has this leader. If it would wait for itself in the end, notes nothing, and
 /// returns the flights on the way: the one that it wants to wait for, the one that the leader of that waits for, and so on.
@@ -127,10 +127,8 @@ pub fn flight_wait(env: Env, &[flight, leader]: &[Term; 2]) -> Result<Term, Fail
         let Some(next) = waits.flights.get(&leader) else {
             break;
         };
-        if way.len() == WAY && !on_dirty_scheduler() {
-            return Err(Failure::Big);
-        }
         way.push(Term(next.process));
+        WAY.check(way.len())?;
         leader = next.leader;
     }
     if leader == own {

@@ -24,7 +24,7 @@ pub fn prepare() -> bool {
         };
         let _ = REGISTRY.set(registry);
     }
-    cats_table::set_patience(|| !on_scheduler());
+    cats_table::set_on_scheduler(on_scheduler);
     monitor::on_down(|env, process| registry().owner_down(&Vm(env), process.0));
     true
 }

@@ -146,8 +146,8 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
         return Ok(env.tuple(&[count(routes), count(base_nodes), count(depth)]));
     }
     // A slot of a snapshot may be a large part of the live table.
-    if handle.table().is_snapshot() && !on_dirty_scheduler() {
-        return Err(Failure::Big);
+    if handle.table().is_snapshot() {
+        check_unlimited()?;
     }
     handle.settle(false)?;
     let Some(figures) = handle.statistics()? else {
@@ -167,15 +167,13 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
 
 /// The number of objects of a snapshot of a table where they expire. Nobody has counted them.
 fn count(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
-    if !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    check_unlimited()?;
     let mut count = 0;
     let mut selection = Selection::all(handle.table(), Direction::Up);
     let mut met = Met::default();
     loop {
         met.clear();
-        let more = handle.slice(&mut selection, BINARIES_LIMIT, true, &mut met)?;
+        let more = handle.slice(&mut selection, BINARIES_LIMIT.0, &mut met)?;
         count += met.as_slice().len();
         if !more {
             return Ok(env.unsigned(count as u64));
@@ -184,22 +182,22 @@ fn count(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
 }
 
 /// Most objects that a normal scheduler searches for binaries.
-const BINARIES_LIMIT: usize = 1000;
+const BINARIES_LIMIT: Budget = Budget(1000);
 
 /// `{Address, Size, References}` of each binary that is stored by reference. The VM does not say how many references
 /// there are, so `References` is always 1.
 fn binaries(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     // A snapshot of few objects may have to pass many of the live table.
-    if (handle.size() > BINARIES_LIMIT || handle.table().is_snapshot()) && !on_dirty_scheduler() {
-        return Err(Failure::Big);
+    match handle.table().is_snapshot() {
+        true => check_unlimited()?,
+        false => BINARIES_LIMIT.check(handle.size())?,
     }
     let mut list = Term(NIL);
     let mut selection = Selection::all(handle.table(), Direction::Up);
-    let patient = patient(handle.table());
     let mut met = Met::default();
     loop {
         met.clear();
-        let more = handle.slice(&mut selection, BINARIES_LIMIT, patient, &mut met)?;
+        let more = handle.slice(&mut selection, BINARIES_LIMIT.0, &mut met)?;
         for object in met.as_slice() {
             for index in 0..object.arity() {
                 each_shared(object.element(index), &mut |bytes| {
@@ -237,13 +235,11 @@ fn each_shared(term: TermRef<'_>, show: &mut dyn FnMut(&[u8])) {
 }
 
 /// Tables that a scheduler looks at.
-const TABLES_LIMIT: usize = 1000;
+const TABLES_LIMIT: Budget = Budget(1000);
 
 /// The bytes that all tables and snapshots hold.
 pub fn memory(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
-    if registry().count()? > TABLES_LIMIT && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    TABLES_LIMIT.check(registry().count()?)?;
     let mut bytes = 0;
     let mut position = Position::default();
     loop {
@@ -256,11 +252,7 @@ pub fn memory(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
             None => break,
         }
     }
-    let limit = match on_dirty_scheduler() {
-        true => usize::MAX,
-        false => TABLES_LIMIT,
-    };
-    let snapshots = all_held_back(&pin(), limit)?.ok_or(Failure::Big)?;
+    let snapshots = all_held_back(&pin(), TABLES_LIMIT.part_of(usize::MAX))?.ok_or(Failure::Big)?;
     Ok(env.unsigned((bytes + snapshots) as u64))
 }
 

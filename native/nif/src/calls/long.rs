@@ -164,7 +164,7 @@ pub(super) fn read_range(
     let read = read_long(env, long, notes, (table, SCAN), |guard, long, handle, reads| {
         with_range(env, handle, bounds, |range| {
             let mut found = Objects::none();
-            handle.range_in(reads, range, limit, on_dirty_scheduler(), &mut found)?;
+            handle.range_in(reads, range, limit, &mut found)?;
             let part = part_of(handle, &range, limit, &found);
             let widened = long.announce(guard, handle.table(), &part);
             Ok(((tuples(env, found.as_slice())?, part), widened))
@@ -200,7 +200,6 @@ fn read_long(
     if long.is_exhausted() {
         return Ok(Read::Over(atoms::memory()));
     }
-    let patient = on_dirty_scheduler();
     let (mut reads, mut compared) = (Reads::none(), 0);
     let mut deadline = NEVER;
     if complete {
@@ -221,7 +220,7 @@ fn read_long(
                 false => continue,
             }
         }
-        match long.look(&guard, Some((handle.table(), &part)), patient)? {
+        match long.look(&guard, Some((handle.table(), &part)))? {
             Found::Changed => return Ok(Read::Over(atoms::conflict())),
             Found::Exhausted => return Ok(Read::Over(atoms::memory())),
             Found::ReadAgain if complete => continue,
@@ -274,7 +273,7 @@ pub fn transaction_unchanged(env: Env, &[long]: &[Term; 1]) -> Result<Term, Fail
 
 /// Why a long transaction is over, if something of what it has read does not hold any more: `conflict` or `memory`.
 pub(super) fn over(long: &mut LongTables, guard: &Guard) -> Result<Option<Term>, Failure> {
-    match long.look(guard, None, on_dirty_scheduler())? {
+    match long.look(guard, None)? {
         Found::Unchanged => Ok(None),
         Found::Exhausted => Ok(Some(atoms::memory())),
         Found::Changed | Found::ReadAgain => Ok(Some(atoms::conflict())),

@@ -426,12 +426,10 @@ pub fn safe_fixtable(env: Env, &[table, fix]: &[Term; 2]) -> Result<Term, Failur
 }
 
 /// Tables that `all/0` lists on a scheduler.
-const ALL_LIMIT: usize = 2000;
+const ALL_LIMIT: Budget = Budget(2000);
 
 pub fn all(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
-    if registry().count()? > ALL_LIMIT && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    ALL_LIMIT.check(registry().count()?)?;
     let mut list = Term(NIL);
     let mut position = Position::default();
     loop {

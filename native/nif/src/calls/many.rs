@@ -12,10 +12,9 @@ pub fn take_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> 
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
     let (mut lists, mut words) = (SmallVec::<[Term; MOST_AT_ONCE]>::new(), 0);
-    let patient = on_dirty_scheduler();
     let rest = of_each(env, handle, keys, |probe| {
         let mut taken = Objects::none();
-        handle.take(probe, patient, SCHEDULER_WORDS.saturating_sub(words), &mut taken)?;
+        handle.take(probe, Budget(SCHEDULER_WORDS.0.saturating_sub(words)), &mut taken)?;
         let objects = taken.as_slice();
         words += objects.iter().map(ObjectRef::words).sum::<usize>();
         lists.push(list(env, objects)?);

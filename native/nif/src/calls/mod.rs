@@ -73,7 +73,10 @@ use cats_sync::epoch::{pin, Guard};
 use cats_sync::events::Event;
 use cats_sync::slab::Relief;
 use cats_sync::trace;
-use cats_table::{Cause, Handle, Object, ObjectRef, Objects, Operation, Probe, Right, Table, Unused, Use, Used};
+use cats_table::{
+    check_unlimited, Budget, Cause, Handle, Object, ObjectRef, Objects, Operation, Probe, Right, Table, Unused, Use,
+    Used,
+};
 use cats_term::{Block, Builder, Room, TermRef, NIL};
 use finding::*;
 use host::{designation, identifier, node_of, send_transfer, Vm};

@@ -135,7 +135,7 @@ pub fn removed(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
         return Err(Failure::Bad(env.atom("not_receiver")));
     }
     let (expired, evicted) = (env.atom("expired"), env.atom("evicted"));
-    let (batch, lost) = notices.take(SCHEDULER_WORDS).map_err(|_| Failure::Busy)?;
+    let (batch, lost) = notices.take(SCHEDULER_WORDS.0).map_err(|_| Failure::Busy)?;
     let (mut removed, mut words) = (Vec::with_capacity(batch.len()), 0);
     handle.show_removed(batch, |object, why| {
         let what = match notices.options().keys {

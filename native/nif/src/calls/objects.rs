@@ -182,10 +182,3 @@ pub(super) fn timed<R>(env: Env, part: impl FnOnce() -> Result<R, Failure>) -> R
     env.account(begin.elapsed().as_nanos() as usize);
     Ok(result)
 }
-
-/// Whether the call may take long. Always false for tables where that makes no difference: it does where a key may have
-/// many objects or objects must be unpacked.
-#[inline]
-pub(super) fn patient(table: &Table) -> bool {
-    (table.kind().is_bag() || table.options().compressed()) && on_dirty_scheduler()
-}

@@ -87,7 +87,6 @@ fn replace_other(env: Env, handle: Handle<'_>, old: Term, new: Term) -> Result<T
     account(env, object.words());
     let replaced = handle.replace(
         object,
-        on_dirty_scheduler,
         |stored| is_surely_stored(env, old, stored),
         |stored| is_stored(env, old, stored),
     )?;
@@ -200,7 +199,7 @@ pub fn add(env: Env, &[table, key, increments]: &[Term; 3]) -> Result<Term, Fail
 #[inline(never)]
 fn add_in_general(env: Env, handle: Handle<'_>, probe: &Probe<'_>, increments: Term) -> Result<Term, Failure> {
     let mut digits = 0;
-    let add = |list: &[Increment]| handle.add_amounts(probe, list, on_dirty_scheduler, &has_integer(env));
+    let add = |list: &[Increment]| handle.add_amounts(probe, list, &has_integer(env));
     let single = match amount(env, increments, &mut digits)? {
         Some(amount) => Some((after(handle.table().key()), amount)),
         None if env.tuple_elements(increments).is_some() => Some(increment(env, increments, &mut digits)?),

@@ -27,7 +27,7 @@ pub fn count_between(env: Env, &[table, from, to]: &[Term; 3]) -> Result<Term, F
 }
 
 fn count(env: Env, handle: Handle<'_>, between: Between<'_, Probe<'_>>) -> Result<Term, Failure> {
-    let count = timed(env, || Ok(handle.count(between, on_dirty_scheduler())?))?;
+    let count = timed(env, || Ok(handle.count(between)?))?;
     Ok(Term::small(count as u64))
 }
 
@@ -38,7 +38,7 @@ pub fn nth(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let number = env.get_i64(number).ok_or_else(bad)?;
     let down = number < 0;
     let from_end = if down { !number } else { number };
-    let found = timed(env, || Ok(handle.nth(from_end as usize, down, on_dirty_scheduler())?))?;
+    let found = timed(env, || Ok(handle.nth(from_end as usize, down)?))?;
     match found {
         None => Ok(atoms::end_of_table()),
         Some(object) => {
@@ -64,7 +64,7 @@ pub fn range_between(env: Env, &[table, from, to, down, limit]: &[Term; 5]) -> R
     let mut objects = Vec::new();
     let more = with_bounds(env, handle, from, to, |between| {
         let down = down == atoms::true_();
-        Ok(handle.range(between, down, wanted.min(OBJECTS), on_dirty_scheduler(), &mut objects)?)
+        Ok(handle.range(between, down, wanted.min(OBJECTS), &mut objects)?)
     })?;
     // As many as fit, but at least one.
     let (mut words, mut fit) = (0, 0);

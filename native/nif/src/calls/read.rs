@@ -51,34 +51,11 @@ fn lookup_probe<U: Use>(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Op
 #[inline(never)]
 fn lookup_in_bag(env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<Term, Failure> {
     let mut found = Objects::none();
-    lookup_all(handle, probe, &mut found)?;
+    handle.lookup(probe, &mut found)?;
     if found.as_slice().is_empty() {
         missed(handle);
     }
     tuples(env, found.as_slice())
-}
-
-/// Writes the objects of a key of a bag to `found`.
-#[inline(always)]
-fn lookup_all<'g>(handle: Handle<'g>, probe: &Probe<'_>, found: &mut Objects<'g>) -> Result<(), Failure> {
-    match handle.lookup(probe, false, found) {
-        Ok(()) => Ok(()),
-        Err(failure) => lookup_patiently(failure, handle, probe, found),
-    }
-}
-
-/// As [`lookup_all`] after it failed: there may be too many objects for a normal scheduler.
-#[cold]
-fn lookup_patiently<'g>(
-    failure: cats_table::Failure,
-    handle: Handle<'g>,
-    probe: &Probe<'_>,
-    found: &mut Objects<'g>,
-) -> Result<(), Failure> {
-    match failure {
-        cats_table::Failure::Big if on_dirty_scheduler() => Ok(handle.lookup(probe, true, found)?),
-        failure => Err(failure.into()),
-    }
 }
 
 /// Decodes the object that was found for a key. If the caller's key is exactly equal to the object's, the result has
@@ -160,9 +137,9 @@ impl Found {
     fn look_up(&mut self, env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<bool, Failure> {
         if handle.table().kind().is_bag() {
             let mut found = Objects::none();
-            return match lookup_all(handle, probe, &mut found) {
-                Err(Failure::Big) => Ok(false),
-                Err(failure) => Err(failure),
+            return match handle.lookup(probe, &mut found) {
+                Err(cats_table::Failure::Big) => Ok(false),
+                Err(failure) => Err(failure.into()),
                 Ok(()) => self.take(env, handle, found.as_slice()),
             };
         }
@@ -326,7 +303,7 @@ fn elements_in_bag(
     absent: impl FnOnce() -> Result<Term, Failure>,
 ) -> Result<Term, Failure> {
     let mut found = Objects::none();
-    lookup_all(handle, probe, &mut found)?;
+    handle.lookup(probe, &mut found)?;
     if found.as_slice().is_empty() {
         missed(handle);
         return absent();
@@ -345,7 +322,7 @@ fn elements_in_bag(
 }
 
 /// With more positions than this, a call takes too long for a normal scheduler.
-const POSITIONS_LIMIT: usize = 1000;
+const POSITIONS_LIMIT: Budget = Budget(1000);
 
 pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
@@ -353,10 +330,8 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
     let mut indices = Vec::new();
     let mut rest = positions;
     while let Some((position, tail)) = env.cell(rest) {
-        if indices.len() == POSITIONS_LIMIT && !on_dirty_scheduler() {
-            return Err(Failure::Big);
-        }
         indices.push(index(position)?);
+        POSITIONS_LIMIT.check(indices.len())?;
         rest = tail;
     }
     if rest.0 != NIL {
@@ -373,7 +348,7 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
     };
     with_probe(env, handle.table(), key, |probe| {
         let mut found = Objects::none();
-        handle.lookup(probe, patient(handle.table()), &mut found)?;
+        handle.lookup(probe, &mut found)?;
         let elements = |object: &ObjectRef<'_>| {
             let mut list = Term(NIL);
             for index in indices.iter().rev() {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How long one slice takes, roughly, and words at which it ends early: behind a step, or even within.
 const SLICE: Duration = Duration::from_micros(200);
 pub(super) const SLICE_WORDS: usize = 8000;
-const STEP_WORDS: usize = 4 * SLICE_WORDS;
+const STEP_WORDS: Budget = Budget(4 * SLICE_WORDS);
 /// Keys whose objects are asked for at once within a slice: some at first, more while a step takes no longer than `STEP`.
 const SOME_OBJECTS: usize = 64;
 /// Objects for which there is room at first: of so many, memory is had at once.
@@ -30,7 +30,7 @@ const MANY_OBJECTS: usize = 128;
 const MANY_ORDERED: usize = 512;
 const STEP: Duration = Duration::from_micros(25);
 /// From how many nanoseconds on a slice counts as one that has held its scheduler for long.
-const LONG_NS: usize = 1_000_000;
+const LONG_NS: Budget = Budget(1_000_000);
 /// Words of a list's cell.
 const CELL_WORDS: usize = 2;
 /// What it takes to delete or replace an object, in words to copy.
@@ -189,8 +189,7 @@ fn few_in_range(env: Env, order: &Order<'_>) -> Result<Option<Term>, Failure> {
     if order.action != Action::Collect || order.limit != usize::MAX || program.words() > FEW_WORDS {
         return Ok(None);
     }
-    let patient = patient(handle.table());
-    let Some(objects) = handle.few_in_range(program, order.direction, FEW_KEYS, patient)? else {
+    let Some(objects) = handle.few_in_range(program, order.direction, FEW_KEYS)? else {
         return Ok(None);
     };
     let looked = objects.iter().map(ObjectRef::words).sum();
@@ -345,7 +344,6 @@ fn specification_block(env: Env, guard: &Guard, specification: Term) -> Result<B
 fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize), Failure> {
     let (handle, program) = (order.handle, &order.program);
     let table = handle.table();
-    let patient = patient(table);
     let mut slice = Slice::new(env, handle, order.action, usize::MAX, Term(NIL));
     // How long a call takes that looks at few objects is told by the words that it reads and makes.
     let mut begin = (table.kind().is_bag() && order.action == Action::Replace).then(Instant::now);
@@ -353,7 +351,7 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
     let count = match order.action {
         Action::Collect | Action::Count => {
             let mut found = Objects::none();
-            handle.lookup_for(program, probe, patient, &mut found)?;
+            handle.lookup_for(program, probe, &mut found)?;
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
             check_words(looked)?;
@@ -384,7 +382,7 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
                 looked += object.words();
                 matches(object)
             };
-            let (removed, signatures) = handle.remove_for(program, probe, patient, fits, unwanted)?;
+            let (removed, signatures) = handle.remove_for(program, probe, unwanted)?;
             drop(matches);
             looked += signatures / LOOKED;
             slice.count_cost()?;
@@ -469,7 +467,6 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     if task.work.action != Action::Collect && env.get_u64(result).is_none() {
         return Err(bad());
     }
-    let patient = patient(handle.table());
     if let Some(program) = &task.work.program {
         check_words(program.words())?;
     }
@@ -500,12 +497,12 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             false => wanted << steps.min(step.ilog2()),
         };
         let done = slice
-            .delete_by_key(&task.work, &mut task.selection, patient)
+            .delete_by_key(&task.work, &mut task.selection)
             .and_then(|deleted| match deleted {
                 Some(more) => Ok((more, true)),
                 None => {
                     let limit = step.min(reach.max(wanted));
-                    let more = handle.slice(&mut task.selection, limit, patient, &mut met)?;
+                    let more = handle.slice(&mut task.selection, limit, &mut met)?;
                     slice.yields.objects += met.as_slice().len();
                     let whole = slice.step(&task.work, &mut task.selection, &met)?;
                     Ok((more, whole))
@@ -534,7 +531,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     };
     let taken = (now - begin).as_nanos() as usize;
     probe!(slice_end, handle.table().serial(), taken);
-    let long = taken >= LONG_NS && !on_dirty_scheduler();
+    let long = !LONG_NS.admits(taken);
     if long {
         probe!(long_hold, handle.table().serial(), taken);
     }
@@ -859,8 +856,8 @@ impl<'e, 'g> Slice<'e, 'g> {
         let object = &objects[candidate.index()];
         // The objects of a key come all or none of them: those that fit a scheduler must not be too much because of what came before.
         let enough = match self.handle.table().kind().is_bag() {
-            true => STEP_WORDS - SCHEDULER_WORDS,
-            false => STEP_WORDS,
+            true => STEP_WORDS.0 - SCHEDULER_WORDS.0,
+            false => STEP_WORDS.0,
         };
         if self.words >= enough || self.found >= self.limit {
             if let Some((_, last)) = before {
@@ -870,7 +867,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             }
         }
         let words = self.words;
-        let done = match words >= STEP_WORDS && self.is_too_much(object, *changed) {
+        let done = match words >= STEP_WORDS.0 && self.is_too_much(object, *changed) {
             true => Err(Failure::Big),
             false => self.apply(work, selection, object, candidate.clause(), changed),
         };
@@ -954,7 +951,7 @@ impl<'e, 'g> Slice<'e, 'g> {
     /// is done, there is nothing left to do to it.
     #[cold]
     fn is_too_much(&self, object: &ObjectRef<'g>, changed: Option<&ObjectRef<'g>>) -> bool {
-        !changed.is_some_and(|changed| self.is_same_key(changed, object)) && !on_dirty_scheduler()
+        !changed.is_some_and(|changed| self.is_same_key(changed, object)) && on_scheduler()
     }
 
     /// Puts the object before the result.
@@ -1034,9 +1031,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             exhausted |= new.is_none();
             new
         };
-        let replaced = self
-            .handle
-            .replace_all(probe, patient(self.handle.table()), fits, new)?;
+        let replaced = self.handle.replace_all(probe, new)?;
         self.count_cost()?;
         match exhausted {
             true => Err(no_memory()),
@@ -1071,19 +1066,13 @@ impl<'e, 'g> Slice<'e, 'g> {
         let table = self.handle.table();
         let probe = table.probe(object.element(table.key()));
         let unwanted = matching(program, self.caller, &mut self.arena);
-        let patient = patient(table);
-        self.counted += self.handle.remove_all(selection, &probe, patient, fits, unwanted)?;
+        self.counted += self.handle.remove_all(selection, &probe, unwanted)?;
         self.count_cost()?;
         Ok(true)
     }
 
     /// Where objects of a bag are deleted whose keys the program has, deletes those of the next key; whether there are more keys.
-    fn delete_by_key(
-        &mut self,
-        work: &Work,
-        selection: &mut Selection,
-        patient: bool,
-    ) -> Result<Option<bool>, Failure> {
+    fn delete_by_key(&mut self, work: &Work, selection: &mut Selection) -> Result<Option<bool>, Failure> {
         let (Action::Delete, Some(program)) = (work.action, &work.program) else {
             return Ok(None);
         };
@@ -1091,7 +1080,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             return Ok(None);
         }
         let unwanted = matching(program, self.caller, &mut self.arena);
-        let done = self.handle.remove_slice(selection, patient, fits, unwanted)?;
+        let done = self.handle.remove_slice(selection, unwanted)?;
         Ok(done.map(|(removed, more)| {
             self.counted += removed;
             more
@@ -1165,7 +1154,7 @@ impl<'e, 'a> Maker<'e, 'a> {
     /// Counts so many words more; false if that is too much for this scheduler, or something has failed before.
     fn count(&mut self, words: usize) -> bool {
         self.words += words;
-        if self.words > STEP_WORDS && !on_dirty_scheduler() {
+        if !STEP_WORDS.admits(self.words) {
             self.failure.get_or_insert(Failure::Big);
         }
         self.failure.is_none()

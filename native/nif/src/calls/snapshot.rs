@@ -5,7 +5,7 @@ use cats_sync::facade::spin_loop;
 use cats_table::{begin_snapshot, is_snapshot_of, Begun};
 
 /// Most tables whose snapshot a scheduler takes.
-const TABLES_LIMIT: usize = 200;
+const TABLES_LIMIT: Budget = Budget(200);
 
 /// How often the first call tries to finish, and how long it spins after each attempt. Other calls take some microseconds, so it mostly
 /// succeeds.
@@ -38,9 +38,7 @@ pub fn snapshot(env: Env, &[tables]: &[Term; 1]) -> Result<Term, Failure> {
         if rest.0 != NIL {
             return Err(bad());
         }
-        if sources.len() > TABLES_LIMIT && !on_dirty_scheduler() {
-            return Err(Failure::Big);
-        }
+        TABLES_LIMIT.check(sources.len())?;
         begin_snapshot(&guard, &sources)?
     };
     let (rest, taken) = match begun {

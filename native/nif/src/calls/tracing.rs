@@ -45,9 +45,7 @@ pub fn slots(env: Env, &[recording]: &[Term; 1]) -> Result<Term, Failure> {
 
 /// What one of these threads has recorded: `{Name, Lost, Events}`. On a dirty scheduler only.
 pub fn events(env: Env, &[recording, slot]: &[Term; 2]) -> Result<Term, Failure> {
-    if !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    check_unlimited()?;
     let recording = TRACES.get(env, recording).ok_or_else(bad)?;
     let slot = env.get_u64(slot).ok_or_else(bad)?;
     let (name, events, lost) = recording.events(slot as usize).ok_or_else(bad)?;

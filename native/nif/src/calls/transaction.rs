@@ -17,7 +17,7 @@ use cats_table::{preferred, BagChange, Committed, Range, Reads, Writes, WRITES_L
 pub(super) const ATTEMPTS: usize = 50;
 
 /// The most objects that a call compares on a scheduler, in all attempts.
-const COMPARED: usize = 500;
+const COMPARED: Budget = Budget(500);
 
 /// Notes are covered if there are at most so many, and at most so many writes.
 const MOST_COVERED: usize = 8;
@@ -64,9 +64,7 @@ pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Te
         return read::lookup_key::<Used>(env, handle, key);
     }
     let found = with_probe(env, handle.table(), key, |probe| {
-        read_with(env, &guard, notes, |_, found| {
-            Ok(handle.lookup(probe, on_dirty_scheduler(), found)?)
-        })
+        read_with(env, &guard, notes, |_, found| Ok(handle.lookup(probe, found)?))
     })?;
     if found.0 == NIL {
         missed(handle);
@@ -107,10 +105,8 @@ pub fn transaction_read_many(env: Env, &[notes, table, keys]: &[Term; 3]) -> Res
 fn terms_of(env: Env, list: Term) -> Result<SmallVec<[Term; FEW]>, Failure> {
     let (mut terms, mut rest) = (SmallVec::new(), list);
     while let Some((term, tail)) = env.cell(rest) {
-        if terms.len() == COMPARED && !on_dirty_scheduler() {
-            return Err(Failure::Big);
-        }
         terms.push(term);
+        COMPARED.check(terms.len())?;
         rest = tail;
     }
     match rest.0 {
@@ -136,7 +132,7 @@ pub(super) fn look_up_in<'g, P>(
             handle.member::<Used>(probe)?;
         }
         let mut found = Objects::none();
-        handle.lookup_in(reads, probe, on_dirty_scheduler(), &mut found)?;
+        handle.lookup_in(reads, probe, &mut found)?;
         if first && found.as_slice().is_empty() {
             missed(handle);
         }
@@ -160,7 +156,7 @@ pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Ter
     let handle = find_for_transaction(env, &guard, table, SCAN)?;
     with_range(env, handle, (from, to, down), |range| {
         read_with(env, &guard, notes, |reads, found| {
-            Ok(handle.range_in(reads, range, limit, on_dirty_scheduler(), found)?)
+            Ok(handle.range_in(reads, range, limit, found)?)
         })
     })
 }
@@ -197,7 +193,7 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
                 return Ok(over);
             }
         }
-        let mut changes = Writes::none(on_dirty_scheduler());
+        let mut changes = Writes::none();
         fill(env, &guard, writes, &mut rooms, &mut covered, &mut changes)?;
         if !observe(env, &guard, notes, covered.notes, &mut reads, &mut compared)? {
             return Ok(atoms::conflict());
@@ -306,7 +302,7 @@ fn read_with<'g>(
 
 /// Whether a call that has compared so many objects may not compare more.
 pub(super) fn is_long(compared: usize) -> bool {
-    compared > COMPARED && !on_dirty_scheduler()
+    !COMPARED.admits(compared)
 }
 
 /// Reads again what is in the notes, except for those of these bits. Returns false if something has changed. Counts the objects that it
@@ -319,7 +315,6 @@ pub(super) fn observe<'g>(
     reads: &mut Reads<'g>,
     compared: &mut usize,
 ) -> Result<bool, Failure> {
-    let patient = on_dirty_scheduler();
     let mut found = Objects::none();
     let (mut rest, mut cost, mut words) = (notes, 0, 0);
     while let Some((note, tail)) = env.cell(rest) {
@@ -335,7 +330,7 @@ pub(super) fn observe<'g>(
                     return Ok(false);
                 };
                 with_probe(env, handle.table(), key, |probe| {
-                    Ok(handle.lookup_in(reads, probe, patient, &mut found)?)
+                    Ok(handle.lookup_in(reads, probe, &mut found)?)
                 })?;
                 objects
             }
@@ -344,7 +339,7 @@ pub(super) fn observe<'g>(
                     return Ok(false);
                 };
                 with_range(env, handle, (from, to, down), |range| {
-                    Ok(handle.range_in(reads, range, usize::MAX, patient, &mut found)?)
+                    Ok(handle.range_in(reads, range, usize::MAX, &mut found)?)
                 })?;
                 objects
             }
@@ -352,9 +347,7 @@ pub(super) fn observe<'g>(
         };
         cost += 1 + found.as_slice().len();
         words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
-        if cost > COMPARED && !patient {
-            return Err(Failure::Big);
-        }
+        COMPARED.check(cost)?;
         check_words(words)?;
         if !are_noted(env, found.as_slice(), noted)? {
             return Ok(false);
@@ -448,9 +441,7 @@ fn count_writes(env: Env, writes: Term) -> Result<Count, Failure> {
             count.rooms += usize::from(objects.0 == NIL && !key.is_immediate());
         }
         count.writes += 1;
-        if count.writes > WRITES_LIMIT && !on_dirty_scheduler() {
-            return Err(Failure::Big);
-        }
+        WRITES_LIMIT.check(count.writes)?;
         rest = tail;
     }
     match rest.0 {

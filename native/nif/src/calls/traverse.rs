@@ -127,7 +127,7 @@ fn step_to(
     }
     with_start(env, handle.table(), key, |from| {
         let mut found = Objects::none();
-        handle.step_lookup(from, direction, patient(handle.table()), &mut found)?;
+        handle.step_lookup(from, direction, &mut found)?;
         match found.as_slice() {
             [] => Ok(atoms::end_of_table()),
             objects => make(objects),
@@ -169,8 +169,7 @@ fn step_by_key(
         return step_to(env, handle, Some(key), direction, make);
     }
     with_probe(env, handle.table(), key, |from| {
-        let patient = patient(handle.table());
-        let found = handle.objects_behind(from, direction, patient, |words| words <= RUN_WORDS)?;
+        let found = handle.objects_behind(from, direction, |words| words <= RUN_WORDS)?;
         match found[..] {
             [] => Ok(atoms::end_of_table()),
             _ => Ok(env.cons(tuples(env, &found)?, Term(NIL))),
@@ -221,7 +220,7 @@ pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let handle = find(env, &guard, table, STEP)?;
     let number = number.small_integer().and_then(|number| usize::try_from(number).ok());
     let number = number.ok_or_else(bad)?;
-    let objects = timed(env, || Ok(handle.slot(number, on_dirty_scheduler())?))?;
+    let objects = timed(env, || Ok(handle.slot(number)?))?;
     match objects {
         Some(objects) => tuples(env, &objects),
         None => Ok(atoms::end_of_table()),

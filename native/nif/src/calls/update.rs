@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 /// The number of operations for which there is room on the stack.
 pub(super) const STACK_OPS: usize = 4;
 /// With more operations than this, a call takes too long for a normal scheduler.
-const OPERATIONS_LIMIT: usize = 1000;
+const OPERATIONS_LIMIT: Budget = Budget(1000);
 
 pub fn update_counter(env: Env, &[table, key, ops]: &[Term; 3]) -> Result<Term, Failure> {
     counter(env, table, key, ops, None)
@@ -177,10 +177,7 @@ fn add_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Resul
 /// Fails with `Big` if these are too many operations for this scheduler.
 #[inline]
 fn check_count(operations: usize) -> Result<(), Failure> {
-    if operations > OPERATIONS_LIMIT && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
-    Ok(())
+    Ok(OPERATIONS_LIMIT.check(operations)?)
 }
 
 /// An operation on one position, if its numbers are immediates.
@@ -213,7 +210,7 @@ fn counter_in_general(
     let place = handle.table().key();
     let update = |ops: &[CounterOp]| {
         with_default(env, place, default, |default| {
-            handle.update_counter(probe, ops, default, on_dirty_scheduler, &has_integer(env))
+            handle.update_counter(probe, ops, default, &has_integer(env))
         })
     };
     let mut digits = 0;
@@ -277,9 +274,7 @@ pub(super) fn get_number(env: Env, term: Term, digits: &mut usize) -> Result<Opt
     let mut builder = Builder::within(&mut room);
     encode::key(env, term, &mut builder)?;
     *digits += builder.words();
-    if *digits > DIGITS_LIMIT && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    DIGITS_LIMIT.check(*digits)?;
     Ok(Number::of(builder.as_key()))
 }
 
@@ -580,7 +575,7 @@ fn new_elements<'r>(
 fn set_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, value: Term) -> Result<bool, Failure> {
     with_built_key(env, value, |value| {
         let op = ElementOp::Set(position, value.term);
-        match handle.update_element(probe, &[op], None, on_dirty_scheduler) {
+        match handle.update_element(probe, &[op], None) {
             Err(cats_table::Failure::Bad(Cause::BadKey)) => Ok(false),
             result => Ok(result.map(|()| true)?),
         }
@@ -647,7 +642,7 @@ fn set_in_general(
     let absent = Failure::from(Cause::BadKey);
     let place = handle.table().key();
     match with_default(env, place, default, |default| {
-        handle.update_element(probe, &ops, default, on_dirty_scheduler)
+        handle.update_element(probe, &ops, default)
     }) {
         Err(failure) if failure == absent => Ok(atoms::false_()),
         result => result.map(|()| atoms::true_()),

@@ -85,8 +85,7 @@ pub(super) fn insert_list(
     new: bool,
     lifetime: Option<Lifetime>,
 ) -> Result<bool, Failure> {
-    let patient = on_dirty_scheduler();
-    let count = length(env, list, if patient { usize::MAX } else { LIST_LIMIT })?;
+    let count = length(env, list)?;
     let (mut rest, mut words) = (list, 0);
     if count == 1 {
         let (head, _) = env.cell(list).ok_or_else(bad)?;
@@ -101,31 +100,24 @@ pub(super) fn insert_list(
         return Ok(inserted);
     }
     // This closure is used in one place only, so that it is inlined.
-    let objects = (0..count).map(|_| {
+    let objects = (0..count).map(|_| -> Result<_, Failure> {
         let (head, tail) = env.cell(rest).ok_or_else(bad)?;
         rest = tail;
         let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
         words += object.words();
-        if words > SCHEDULER_WORDS && !patient {
-            return Err(Failure::Big);
-        }
+        check_words(words)?;
         Ok(object)
     });
-    let inserted = handle.insert_list(
-        objects,
-        new,
-        lifetime.map_or(Request::Fresh, Lifetime::request),
-        patient,
-    )?;
+    let inserted = handle.insert_list(objects, new, lifetime.map_or(Request::Fresh, Lifetime::request))?;
     account(env, words + count * 50);
     // The call itself was counted as one.
     handle.table().count_more(Operation::Insert, count.saturating_sub(1));
     Ok(inserted)
 }
 
-/// The number of elements of a proper list. Fails with `Big` if it is beyond the limit. Prefetches the memory of the
+/// The number of elements of a proper list. Fails with `Big` if it is too long for this scheduler. Prefetches the memory of the
 /// elements on the way.
-fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
+fn length(env: Env, list: Term) -> Result<usize, Failure> {
     let mut rest = list;
     let mut length = 0;
     let in_place = layout::is_known();
@@ -133,10 +125,8 @@ fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
         if in_place {
             head.prefetch();
         }
-        if length == limit {
-            return Err(Failure::Big);
-        }
         length += 1;
+        LIST_LIMIT.check(length)?;
         rest = tail;
     }
     if rest.0 == NIL {
@@ -201,7 +191,7 @@ pub(super) fn delete_exactly(env: Env, handle: Handle<'_>, sought: Term) -> Resu
     }
     let deleted = match delete_compared(env, handle, elements) {
         Some(deleted) => deleted?,
-        None => handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler)?,
+        None => handle.delete_object(object(env, handle, elements)?)?,
     };
     wake(env);
     Ok(deleted)
@@ -217,7 +207,7 @@ fn delete_compared(env: Env, handle: Handle<'_>, elements: &[Term]) -> Option<Re
     let mut room = Room::new();
     // SAFETY: the layout of terms is known, and these terms belong to the environment.
     let tuple = unsafe { encode::fast::tuple(env, elements, &mut room) }?;
-    Some(handle.delete_like(BlockRef::in_place(tuple)?, on_dirty_scheduler))
+    Some(handle.delete_like(BlockRef::in_place(tuple)?))
 }
 
 pub fn delete_all_objects(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
@@ -233,7 +223,7 @@ pub fn take(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let handle = find(env, &guard, table, DELETE)?;
     with_probe(env, handle.table(), key, |probe| {
         let mut taken = Objects::none();
-        handle.take(probe, on_dirty_scheduler(), SCHEDULER_WORDS, &mut taken)?;
+        handle.take(probe, SCHEDULER_WORDS, &mut taken)?;
         wake(env);
         let objects = taken.as_slice();
         account(env, objects.iter().map(ObjectRef::words).sum());

@@ -12,14 +12,15 @@ use crate::layout::binary;
 use crate::layout::{self, fun, tree, Look};
 use crate::vm::atoms;
 use crate::vm::external;
-use crate::vm::{on_dirty_scheduler, Env, Term};
+use crate::vm::{on_scheduler, Env, Term};
 use cats_sync::slab;
+use cats_table::Budget;
 use cats_term::{is_immediate, Builder, Class, CountedBinary, Elements, Item, Short, TermRef, View, MAX_DEPTH};
 use rustler::sys::*;
 use smallvec::SmallVec;
 
 /// A normal scheduler does not encode or decode terms of more words than this.
-pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
+pub const SCHEDULER_WORDS: Budget = cats_table::COPY_LIMIT;
 /// Length in bytes of the longest binary that is stored inside its object.
 pub const INLINE_BINARY: usize = 64;
 /// Most elements of a tuple that [`short`] lends.
@@ -28,7 +29,7 @@ const SHORT_TUPLE: usize = 32;
 /// Whether this scheduler may read or copy this many words in one call.
 #[inline]
 pub fn fits(words: usize) -> bool {
-    words <= SCHEDULER_WORDS || on_dirty_scheduler()
+    SCHEDULER_WORDS.admits(words)
 }
 
 /// Fails with `Big` if this scheduler may not copy this many words in one call.
@@ -61,7 +62,7 @@ pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
 /// held terms and large binaries. So the builder's content is valid only as long as `env`.
 #[inline]
 pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
-    build(env, elements, Deep::HeldTerm, SCHEDULER_WORDS, builder)
+    build(env, elements, Deep::HeldTerm, SCHEDULER_WORDS.0, builder)
 }
 
 /// Builds a key to search for, as a tuple of one element. Otherwise as [`object`].
@@ -72,7 +73,7 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
 
 /// As [`key`], for a specification. Nothing in it is held for its depth.
 pub fn specification(env: Env, specification: Term, builder: &mut Builder) -> Result<(), Failure> {
-    build(env, &[specification], Deep::Stored, SCHEDULER_WORDS, builder)
+    build(env, &[specification], Deep::Stored, SCHEDULER_WORDS.0, builder)
 }
 
 /// As [`object`], however large the object is.
@@ -170,7 +171,7 @@ impl Encoder<'_, '_, '_> {
 
     #[cold]
     fn over_budget(&mut self) -> Option<()> {
-        if !on_dirty_scheduler() {
+        if on_scheduler() {
             self.failure = Failure::Big;
             return None;
         }
@@ -440,7 +441,7 @@ impl Encoder<'_, '_, '_> {
 
 /// Whether the number of parts of a term, at all depths, is small enough for a normal scheduler.
 fn is_small(env: Env, term: Term) -> bool {
-    let mut left = SCHEDULER_WORDS;
+    let mut left = SCHEDULER_WORDS.0;
     let mut rest = vec![term];
     while let Some(term) = rest.pop() {
         if let Some(elements) = env.tuple_elements(term) {

@@ -27,11 +27,11 @@ mod settled;
 
 use crate::engines::EngineName;
 use crate::exclusive::Exclusive;
+use crate::failure;
 use crate::failure::Failure;
 use crate::garbage::{Expected, Garbage, ReapProcess};
-use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
+use crate::object::copy::{copied, copied_bytes, may_copy, tombstone};
 use crate::object::schema::Probe;
-use crate::patience;
 use crate::store::leases::deadline;
 use crate::store::retire::retire_store;
 use crate::store::setup::Setup;
@@ -454,8 +454,8 @@ impl Node {
             return Ok(());
         };
         // SAFETY: the place is locked.
-        if entry.is_some_and(|entry| unsafe { is_long_to_copy(entry.body) }) && !patience::is_patient() {
-            return Err(patience::too_long());
+        if entry.is_some_and(|entry| unsafe { !may_copy(entry.body) }) {
+            return Err(failure::too_long());
         }
         // In an ordered table the stored key may be another term than the probe's.
         // SAFETY: the place is locked, so the entry's key lives.

@@ -44,19 +44,19 @@ pub fn tombstone(probe: &Probe<'_>, key: usize) -> Option<u64> {
     builder.finish().map(address)
 }
 
-/// Whether copying what the body refers to takes too long for a scheduler.
+/// Whether this thread may copy what the body refers to.
 ///
 /// # Safety
 /// The place of the body is locked.
-pub unsafe fn is_long_to_copy(body: u64) -> bool {
+pub unsafe fn may_copy(body: u64) -> bool {
     if is_group(body) {
         // SAFETY: as the caller promises.
         let group = unsafe { Group::from_body(body) };
         // SAFETY: as above.
-        return group.count() > GROUP_LIMIT || unsafe { group.bytes() } > COPY_LIMIT * 8;
+        return GROUP_LIMIT.admits(group.count()) && COPY_LIMIT.admits(unsafe { group.bytes() } / 8);
     }
     // SAFETY: as the caller promises.
-    unsafe { block(body) }.is_some_and(|block| block.words() > COPY_LIMIT)
+    unsafe { block(body) }.is_none_or(|block| COPY_LIMIT.admits(block.words()))
 }
 
 /// A copy of all objects of an entry, whose memory is the copy's own. None of them is changed in place. `None` when memory is exhausted.

@@ -6,6 +6,7 @@ pub(crate) mod key;
 pub(crate) mod packed;
 pub(crate) mod schema;
 
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::garbage::{Expected, Garbage, ReapProcess};
 use crate::object::schema::{OwnedKey, Probe};
@@ -477,7 +478,7 @@ pub fn rebuilt<'t>(
 pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
     prefetch_small(body);
     // SAFETY: as the caller promises.
-    let block = unsafe { block(body) }.filter(|block| block.words() <= COPY_LIMIT)?;
+    let block = unsafe { block(body) }.filter(|block| block.words() <= COPY_LIMIT.0)?;
     let words = block.words() + 1;
     let size = match block.has_held() {
         false => size_bits(words),
@@ -730,8 +731,8 @@ pub unsafe fn element_word(body: u64, index: usize) -> u64 {
     unsafe { block(body) }.expect("a block").elements_raw()[index]
 }
 
-/// Copying an object of more words than this takes too long for a scheduler.
-pub const COPY_LIMIT: usize = 16 << 10;
+/// The words of an object that a scheduler copies at once.
+pub const COPY_LIMIT: Budget = Budget(16 << 10);
 
 /// The number of words of the block from which the object is read, with its elements unpacked. 0 for an inline object.
 ///

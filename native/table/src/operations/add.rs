@@ -75,13 +75,12 @@ impl Handle<'_> {
     /// `add/3`. Returns the value after each addition.
     ///
     /// Fails with [`Cause::Overflow`] if a sum is too large for a float, and with [`Failure::LargeInteger`] if it is an integer that the host
-    /// does not have. Fails with [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is
-    /// `patient`.
+    /// does not have. Fails with [`Failure::Big`] if the object is too large for this thread, or the counters have too many
+    /// digits.
     pub fn add_amounts(
         self,
         probe: &Probe<'_>,
         increments: &[Increment],
-        patient: fn() -> bool,
         has_integer: HasInteger<'_>,
     ) -> Result<Amounts, Failure> {
         let key = self.table.key();
@@ -99,10 +98,10 @@ impl Handle<'_> {
             return Ok(sums);
         }
         let plain = self.table.options().plain();
-        self.update(probe, None, patient, |base| {
+        self.update(probe, None, |base| {
             let indices = increments.iter().map(|(position, _)| base.index(*position, key));
             let indices = indices.collect::<Result<SmallVec<[usize; STACK_ADDITIONS]>, _>>()?;
-            let sums = sums_of(increments, &indices, patient, has_integer, |index| base.counter(index))?;
+            let sums = sums_of(increments, &indices, has_integer, |index| base.counter(index))?;
             let mut builder = Builder::new();
             let changes = indices.iter().copied().zip(built(&mut builder, &sums).iter());
             let body = base.change(self.guard, changes, self.table.layout(), plain)?;
@@ -131,7 +130,7 @@ impl Handle<'_> {
             }
             let element = |index| element(index).expect("looked for above");
             // What fails here fails in the other way too, which says why.
-            let Ok(found) = sums_of(increments, &indices, || false, &|_| false, element) else {
+            let Ok(found) = sums_of(increments, &indices, &|_| false, element) else {
                 return NOTHING;
             };
             let mut room = Room::<32>::new();
@@ -158,7 +157,6 @@ impl Handle<'_> {
 fn sums_of<'t>(
     increments: &[Increment],
     indices: &[usize],
-    patient: impl Fn() -> bool,
     has_integer: HasInteger<'_>,
     element: impl Fn(usize) -> TermRef<'t>,
 ) -> Result<Amounts, Failure> {
@@ -171,9 +169,7 @@ fn sums_of<'t>(
         };
         let sum = sum.ok_or(Cause::Overflow)?;
         digits += sum.size();
-        if digits > DIGITS_LIMIT && !patient() {
-            return Err(Failure::Big);
-        }
+        DIGITS_LIMIT.check(digits)?;
         if let Amount::Integer(sum) = &sum {
             check_integer(sum, has_integer)?;
         }

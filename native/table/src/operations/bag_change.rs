@@ -59,17 +59,18 @@ impl BagChange {
         table.key_place(self.first().entry().key)
     }
 
-    /// What [`carry_out`](Self::carry_out) needs. Changes nothing. Fails with [`Failure::Big`] if very many objects may be removed, unless the
-    /// caller is `patient`. `old` is the entry of the place, which is locked.
-    pub(super) fn provide(&self, table: &Table, old: Option<Entry>, patient: bool) -> Result<Room, Failure> {
+    /// What [`carry_out`](Self::carry_out) needs. Changes nothing. Fails with [`Failure::Big`] if very many objects may be removed on a
+    /// scheduler. `old` is the entry of the place, which is locked.
+    pub(super) fn provide(&self, table: &Table, old: Option<Entry>) -> Result<Room, Failure> {
         let key = self.key(table);
         let old = old.filter(|_| !self.all).map(|old| old.body);
         let room = match old.filter(|body| is_group(*body)) {
             // SAFETY: the place is locked until the change was carried out, and this value owns its objects.
             Some(body) => unsafe {
                 let group = Group::from_body(body);
-                let is_much = |gone: &Incoming| group.may_equal_more(key, key.object(gone.body()), GROUP_LIMIT);
-                if !patient && self.gone.iter().any(is_much) {
+                let limit = GROUP_LIMIT.part_of(group.count());
+                let is_much = |gone: &Incoming| group.may_equal_more(key, key.object(gone.body()), limit);
+                if self.gone.iter().any(is_much) {
                     return Err(Failure::Big);
                 }
                 Room::within(group, self.added.len(), !self.gone.is_empty())

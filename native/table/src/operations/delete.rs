@@ -1,5 +1,6 @@
 //! `delete/2`, `delete_object/2` and `take/2`.
 
+use crate::budget::Budget;
 use crate::engines::Kind;
 use crate::failure::Failure;
 use crate::object::group::{extent, retire_replaced, Group, KeyPlace, GROUP_LIMIT};
@@ -69,18 +70,18 @@ impl<'g> Handle<'g> {
     }
 
     /// `take/2`: removes all objects of a key and writes them to `taken`. Fails with [`Failure::Big`], and does nothing, if there are too
-    /// many of them or they have more than `words` words, unless the caller is `patient`.
+    /// many of them for this thread, or they have more words than this.
     #[inline]
-    pub fn take(self, probe: &Probe<'_>, patient: bool, words: usize, taken: &mut Objects<'g>) -> Result<(), Failure> {
+    pub fn take(self, probe: &Probe<'_>, words: Budget, taken: &mut Objects<'g>) -> Result<(), Failure> {
         let store = self.store();
         let found = &mut *taken;
         let old = store.update(self.guard, probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
-            let fits = found.look(self.table, old, patient);
+            let fits = found.look(self.table, old);
             // SAFETY: `found` was filled under the lock.
-            if !fits || !patient && unsafe { found.words() } > words {
+            if !fits || !words.admits(unsafe { found.words() }) {
                 return (Step::Keep, Err(Failure::Big));
             }
             match old {
@@ -94,13 +95,16 @@ impl<'g> Handle<'g> {
         store.written(probe);
         // SAFETY: nothing links to the old entry any more. The objects live for guards taken before, and this call has one.
         unsafe { retire_replaced(self.guard, old) }
-        // SAFETY: `taken` was filled under the lock. It was checked there that the objects are not too large.
-        unsafe { taken.unpack(self.table, true) }
+        if self.table.options().compressed() {
+            // SAFETY: `taken` was filled under the lock. It was checked there that the objects are not too large.
+            unsafe { taken.unpack_all() }
+        }
+        Ok(())
     }
 
     /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and does nothing, if they may be too
-    /// many and `patient` returns false. `patient` is called only then. Returns the number of objects.
-    pub fn delete_object(self, object: Object<'_>, patient: impl FnOnce() -> bool) -> Result<usize, Failure> {
+    /// many for this thread. Returns the number of objects.
+    pub fn delete_object(self, object: Object<'_>) -> Result<usize, Failure> {
         let layout = self.table.layout();
         if let Some(words) = object.immediates() {
             // An object that is only compared with others needs no block.
@@ -108,48 +112,35 @@ impl<'g> Handle<'g> {
             let block = BlockRef::flat_within(words, &mut room).filter(|_| layout.key < words.len());
             if let (Some(block), None) = (block, object.inline(layout)) {
                 let probe = self.table.probe(object.element(layout.key));
-                return self.delete_equal(&probe, block.address().as_ptr() as u64, patient);
+                return self.delete_equal(&probe, block.address().as_ptr() as u64);
             }
         }
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
-        self.delete_equal(&incoming.probe(), incoming.body(), patient)
+        self.delete_equal(&incoming.probe(), incoming.body())
     }
 
     /// [`delete_object`](Self::delete_object) of an object that is only compared with others, and so need not be made. It has a key, and the
     /// table does not pack its objects.
-    pub fn delete_like(self, sought: BlockRef<'_>, patient: impl FnOnce() -> bool) -> Result<usize, Failure> {
+    pub fn delete_like(self, sought: BlockRef<'_>) -> Result<usize, Failure> {
         let layout = self.table.layout();
         debug_assert!(!layout.packed && layout.key < sought.arity());
         let probe = self.table.probe(sought.element(layout.key));
-        self.delete_equal(&probe, sought.address().as_ptr() as u64, patient)
+        self.delete_equal(&probe, sought.address().as_ptr() as u64)
     }
 
     /// Removes all objects of the probe's key that equal the object with this body, and returns their number. That object does not belong
     /// to the table. Otherwise like [`delete_object`](Self::delete_object).
-    pub(crate) fn delete_equal(
-        self,
-        probe: &Probe<'_>,
-        body: u64,
-        patient: impl FnOnce() -> bool,
-    ) -> Result<usize, Failure> {
+    pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
         // The key word is the probe's. In an ordered table, the stored object's key may be another term that is only equal in term order.
         // SAFETY: the object with this body belongs to the caller.
         let sought = unsafe { self.table.key_place(probe.word()).object(body) };
         let is_it = |object: &ObjectRef<'_>| identical(*object, sought);
-        self.remove_from(
-            probe,
-            |_| true,
-            is_it,
-            |group, key, _| {
-                let distinct = self.table.kind() == Kind::Bag;
-                // SAFETY: the place is locked.
-                let remove = |limit| unsafe { group.remove(self.guard, key, sought, distinct, limit) };
-                match remove(GROUP_LIMIT) {
-                    None if patient() => remove(usize::MAX),
-                    removed => removed,
-                }
-            },
-        )
+        let any_words = |_| true;
+        self.remove_from(probe, any_words, is_it, |group, key, _| {
+            let distinct = self.table.kind() == Kind::Bag;
+            // SAFETY: the place is locked.
+            GROUP_LIMIT.try_within(|limit| unsafe { group.remove(self.guard, key, sought, distinct, limit) })
+        })
     }
 
     /// Removes objects of a key and returns their number. If the key has a single object, removes it if `unwanted` returns true. If it has

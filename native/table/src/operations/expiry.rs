@@ -160,12 +160,11 @@ impl<'g> Handle<'g> {
         self,
         object: Object<'_>,
         (time, stale): (Option<Time>, u64),
-        patient: fn() -> bool,
         is_surely: impl Fn(&ObjectRef<'_>) -> bool,
         is_old: impl Fn(&ObjectRef<'_>) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let incoming = self.fetched(object, time, stale)?;
-        self.replace_by(&incoming, patient, is_surely, is_old)
+        self.replace_by(&incoming, is_surely, is_old)
     }
 
     fn fetched(self, object: Object<'_>, time: Option<Time>, stale: u64) -> Result<Incoming, Failure> {

@@ -1,6 +1,7 @@
 //! `insert/2` and `insert_new/2`, of one object and of lists. A list is inserted atomically and in isolation: all its places are locked
 //! together.
 
+use crate::budget::Budget;
 use crate::engines::Kind;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{retire_entry, retire_replaced, Group};
@@ -19,7 +20,7 @@ use std::cell::Cell;
 
 /// The largest [cost](Object::cost) of a list's objects on a scheduler. It is chosen so that the insertion stays below a millisecond even
 /// in an `ordered_set` where every access misses the caches.
-pub const LIST_LIMIT: usize = 1000;
+pub const LIST_LIMIT: Budget = Budget(1000);
 
 /// These stand in place of a body. The table lost the name by which it was found, memory is exhausted, or the key has an object. A result
 /// of one word stays in a register. No body has these low bits.
@@ -370,14 +371,13 @@ impl Handle<'_> {
     }
 
     /// `insert/2` and `insert_new/2` of a list, atomically and in isolation. With `new`, returns false and does nothing if one of the keys
-    /// already has an object. Fails with [`Failure::Big`], and does nothing, if the objects cost too much, unless the caller is `patient`.
+    /// already has an object. Fails with [`Failure::Big`], and does nothing, if the objects cost too much for this thread.
     /// If an object could not be made, fails as the first such object did. The objects request this lease, where they have any.
     pub fn insert_list<'a, E: From<Failure>>(
         self,
         objects: impl ExactSizeIterator<Item = Result<Object<'a>, E>>,
         new: bool,
         request: Request,
-        patient: bool,
     ) -> Result<bool, E> {
         let store = self.store();
         let layout = self.table.layout();
@@ -386,9 +386,7 @@ impl Handle<'_> {
         for object in objects {
             let object = object?;
             cost += object.cost();
-            if cost > LIST_LIMIT && !patient {
-                return Err(Failure::Big.into());
-            }
+            LIST_LIMIT.check(cost)?;
             // `new` is inlined, so it is called where that is possible.
             incoming.push(match layout.packed || layout.leased {
                 false => Incoming::new(self.guard, self.table, object)?,

@@ -3,6 +3,7 @@
 //! All that was read was there at the instant of the last look at the logs. So nothing is compared, and what a read costs does not depend on
 //! the reads before it.
 
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::read_set::{Part, Parts};
 use crate::store::leases::is_past;
@@ -15,7 +16,7 @@ use std::ops::Deref;
 use std::{mem, ptr};
 
 /// More writes than this are looked at on a dirty scheduler.
-const LOOK_LIMIT: usize = 10_000;
+const LOOK_LIMIT: Budget = Budget(10_000);
 
 /// The author of the next long transaction.
 static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
@@ -170,9 +171,13 @@ impl<T: Owner> LongReads<T> {
     }
 
     /// Looks whether all that was read still holds. `new` was read of a table, and will be added if it holds too. If a table has not joined,
-    /// or is incomplete, nothing is known of it. A long look fails with [`Failure::Big`], unless the caller is `patient`.
-    pub fn look(&mut self, guard: &Guard, new: Option<(&Table, &Part)>, patient: bool) -> Result<Found, Failure> {
-        let most = if patient { usize::MAX } else { LOOK_LIMIT };
+    /// or is incomplete, nothing is known of it. A look that is too long for this thread fails with [`Failure::Big`].
+    pub fn look(&mut self, guard: &Guard, new: Option<(&Table, &Part)>) -> Result<Found, Failure> {
+        self.look_at(guard, new, LOOK_LIMIT.part_of(usize::MAX))
+    }
+
+    /// [`look`](Self::look) at so many writes of each table at most.
+    fn look_at(&mut self, guard: &Guard, new: Option<(&Table, &Part)>, most: usize) -> Result<Found, Failure> {
         let mut again = false;
         for Member {
             table, reader, parts, ..
@@ -211,6 +216,6 @@ impl<T: Owner> LongReads<T> {
 
     /// Whether all that was read still holds.
     pub fn hold(&mut self, guard: &Guard) -> Result<bool, Failure> {
-        Ok(matches!(self.look(guard, None, true)?, Found::Unchanged))
+        Ok(matches!(self.look_at(guard, None, usize::MAX)?, Found::Unchanged))
     }
 }

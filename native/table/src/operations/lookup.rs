@@ -1,5 +1,6 @@
 //! `lookup/2`, `member/2` and everything else that reads one key.
 
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::object::group::{Filter, Group, GROUP_LIMIT};
 use crate::object::schema::Probe;
@@ -12,7 +13,7 @@ use smallvec::SmallVec;
 use std::borrow::Borrow;
 
 /// The largest number of objects of one key whose signatures a scheduler reads at once.
-pub const SIGNATURES_LIMIT: usize = 50_000;
+pub const SIGNATURES_LIMIT: Budget = Budget(50_000);
 
 /// The objects of one key, in the order of insertion, as they were at one instant. They live as long as the guard of the call that read
 /// them. The caller provides this value and calls fill it: returning it would copy it several times.
@@ -51,14 +52,14 @@ impl<'g> Objects<'g> {
     }
 
     /// Replaces the contents by the objects of an entry of the table. They are in the form in which they are stored, except that objects
-    /// that are changed in place are copied. Returns false if this is too much work, unless the caller is `patient`. The engine calls this
-    /// under a guard for `'g`, and validates the result.
+    /// that are changed in place are copied. Returns false if this is too much work for this thread. The engine calls this under a guard for
+    /// `'g`, and validates the result.
     #[inline]
-    pub(crate) fn look(&mut self, table: &Table, entry: Option<Entry>, patient: bool) -> bool {
+    pub(crate) fn look(&mut self, table: &Table, entry: Option<Entry>) -> bool {
         self.0.clear();
         match entry {
             None => true,
-            Some(entry) if is_group(entry.body) => self.look_at_group(table, entry, patient),
+            Some(entry) if is_group(entry.body) => self.look_at_group(table, entry),
             Some(entry) => {
                 self.0.push(Self::one(table, entry));
                 true
@@ -67,11 +68,11 @@ impl<'g> Objects<'g> {
     }
 
     #[inline]
-    fn look_at_group(&mut self, table: &Table, entry: Entry, patient: bool) -> bool {
+    fn look_at_group(&mut self, table: &Table, entry: Entry) -> bool {
         // SAFETY: groups are retired through the epoch.
         let group = unsafe { Group::from_body(entry.body) };
         let count = group.count();
-        if count > GROUP_LIMIT && !patient {
+        if !GROUP_LIMIT.admits(count) {
             return false;
         }
         let place = table.key_place(entry.key);
@@ -90,30 +91,29 @@ impl<'g> Objects<'g> {
         &mut self,
         table: &Table,
         entry: Option<Entry>,
-        patient: bool,
         filter: impl FnOnce() -> F,
     ) -> bool {
         let Some(entry) = entry.filter(|entry| is_group(entry.body)) else {
-            return self.look(table, entry, patient);
+            return self.look(table, entry);
         };
         self.0.clear();
         // SAFETY: as in `look_at_group`.
         let group = unsafe { Group::from_body(entry.body) };
         let count = group.count();
         if count <= FILTERED {
-            return self.look_at_group(table, entry, patient);
+            return self.look_at_group(table, entry);
         }
         let filter = filter();
         if filter.borrow().is_open() {
-            return self.look_at_group(table, entry, patient);
+            return self.look_at_group(table, entry);
         }
-        if count > SIGNATURES_LIMIT && !patient {
+        if !SIGNATURES_LIMIT.admits(count) {
             return false;
         }
         let place = table.key_place(entry.key);
         // SAFETY: as in `look_at_group`.
         group.each_passing(filter.borrow(), |body| self.0.push(unsafe { place.stored(body) }));
-        self.0.len() <= GROUP_LIMIT || patient
+        GROUP_LIMIT.admits(self.0.len())
     }
 
     /// The approximate number of words that copies of the objects take in a process, whether they are in the [stored](ObjectRef::stored)
@@ -126,69 +126,65 @@ impl<'g> Objects<'g> {
         self.0.iter().map(ObjectRef::words).sum()
     }
 
-    /// Unpacks the objects of a table. Fails with [`Failure::Big`] if this takes too long, unless the caller is `patient`.
+    /// Unpacks the objects of a table. Fails with [`Failure::Big`] if this takes too long for this thread.
     ///
     /// # Safety
     /// The engine has validated the objects.
     #[inline]
-    pub(crate) unsafe fn unpack(&mut self, table: &Table, patient: bool) -> Result<(), Failure> {
-        match table.options().compressed() {
+    unsafe fn unpack(&mut self, table: &Table) -> Result<(), Failure> {
+        if table.options().compressed() {
+            COPY_LIMIT.check(self.0.iter().map(ObjectRef::packed_words).sum())?;
             // SAFETY: as the caller promises.
-            true => unsafe { self.unpack_each(patient) },
-            false => Ok(()),
+            unsafe { self.unpack_all() }
         }
+        Ok(())
     }
 
+    /// Unpacks the objects, however long they are.
+    ///
     /// # Safety
-    /// As for [`unpack`](Self::unpack).
+    /// The engine has validated the objects.
     #[cold]
-    unsafe fn unpack_each(&mut self, patient: bool) -> Result<(), Failure> {
-        let words: usize = self.0.iter().map(ObjectRef::packed_words).sum();
-        if words > COPY_LIMIT && !patient {
-            return Err(Failure::Big);
-        }
+    pub(crate) unsafe fn unpack_all(&mut self) {
         for object in &mut self.0 {
             // SAFETY: the objects live as long as the guard for `'g`.
             *object = unsafe { object.unpacked() };
         }
-        Ok(())
     }
 }
 
 impl<'g> Handle<'g> {
-    /// Writes the objects of a key to `found`. Fails with [`Failure::Big`] if they are too many, or too large to be unpacked, unless the
-    /// caller is `patient`.
+    /// Writes the objects of a key to `found`. Fails with [`Failure::Big`] if they are too many for this thread, or too large to be unpacked.
     #[inline]
-    pub fn lookup(self, probe: &Probe<'_>, patient: bool, found: &mut Objects<'g>) -> Result<(), Failure> {
+    pub fn lookup(self, probe: &Probe<'_>, found: &mut Objects<'g>) -> Result<(), Failure> {
         let table = self.table;
         let fits = self
             .store()
-            .read::<Used, _>(self.guard, probe, |entry| found.look(table, entry, patient))?;
-        self.looked(fits, patient, found)
+            .read::<Used, _>(self.guard, probe, |entry| found.look(table, entry))?;
+        self.looked(fits, found)
     }
 
     /// Like [`lookup`](Self::lookup), without objects that the filter rules out. Does not count as a use.
     pub(crate) fn lookup_filtered<F: Borrow<Filter>>(
         self,
         probe: &Probe<'_>,
-        patient: bool,
         filter: impl Fn() -> F,
         found: &mut Objects<'g>,
     ) -> Result<(), Failure> {
         let table = self.table;
-        let fits = self.store().read::<Unused, _>(self.guard, probe, |entry| {
-            found.look_through(table, entry, patient, &filter)
-        })?;
-        self.looked(fits, patient, found)
+        let fits = self
+            .store()
+            .read::<Unused, _>(self.guard, probe, |entry| found.look_through(table, entry, &filter))?;
+        self.looked(fits, found)
     }
 
     /// Completes a read that the engine has validated.
     #[inline]
-    pub(crate) fn looked(self, fits: bool, patient: bool, found: &mut Objects<'g>) -> Result<(), Failure> {
+    pub(crate) fn looked(self, fits: bool, found: &mut Objects<'g>) -> Result<(), Failure> {
         self.still_named()?;
         match fits {
             // SAFETY: the engine has validated the objects.
-            true => unsafe { found.unpack(self.table, patient) },
+            true => unsafe { found.unpack(self.table) },
             false => Err(Failure::Big),
         }
     }

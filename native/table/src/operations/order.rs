@@ -3,6 +3,7 @@
 //!
 //! A `ca` answers by the counts of its leaves. A snapshot passes the objects.
 
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
@@ -12,7 +13,7 @@ use cats_engine::{Between, Range};
 use cats_term::compare;
 
 /// The largest amount of work of a store that keeps counts, on a scheduler. It is less than 0.1 µs each.
-const WORK_LIMIT: usize = 5000;
+const WORK_LIMIT: Budget = Budget(5000);
 
 impl<'g> Handle<'g> {
     /// Whether the table has [`count`](Self::count) and [`nth`](Self::nth).
@@ -20,20 +21,22 @@ impl<'g> Handle<'g> {
         self.table.options().engine().has_order_statistics(self.table.kind())
     }
 
-    /// The number of objects between two bounds. Fails with [`Failure::Big`] if counting takes long, unless the caller is `patient`.
-    pub fn count(self, between: Between<'_, Probe<'_>>, patient: bool) -> Result<usize, Failure> {
+    /// The number of objects between two bounds. Fails with [`Failure::Big`] if counting takes too long for this thread.
+    pub fn count(self, between: Between<'_, Probe<'_>>) -> Result<usize, Failure> {
         self.settle(true)?;
-        let count = self.store().count_between(self.guard, between, work_limit(patient))?;
+        let count = self
+            .store()
+            .count_between(self.guard, between, WORK_LIMIT.part_of(usize::MAX))?;
         self.still_named()?;
         Ok(count)
     }
 
     /// The object with this number in the order of keys, counted from 0. With `down`, in the opposite order. `None` if there are not so
     /// many objects. Fails as [`count`](Self::count) does, and if the object is packed and long.
-    pub fn nth(self, number: usize, down: bool, patient: bool) -> Result<Option<ObjectRef<'g>>, Failure> {
-        let (mut expansion, mut objects) = (Expansion::new(patient), Vec::new());
+    pub fn nth(self, number: usize, down: bool) -> Result<Option<ObjectRef<'g>>, Failure> {
+        let (mut expansion, mut objects) = (Expansion::new(), Vec::new());
         let expand = |entry, out: &mut Vec<_>| self.expand(entry, &mut expansion, out);
-        let (place, limit) = ((number, down), work_limit(patient));
+        let (place, limit) = ((number, down), WORK_LIMIT.part_of(usize::MAX));
         self.settle(true)?;
         self.store().find_nth(self.guard, place, limit, &mut objects, expand)?;
         self.still_named()?;
@@ -48,10 +51,9 @@ impl<'g> Handle<'g> {
         between: Between<'_, Probe<'_>>,
         down: bool,
         limit: usize,
-        patient: bool,
         out: &mut Vec<ObjectRef<'g>>,
     ) -> Result<bool, Failure> {
-        let mut expansion = Expansion::new(patient);
+        let mut expansion = Expansion::new();
         let range = range_of(between, down);
         let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, &mut expansion, out);
         let more = self.store().range(self.guard, range, limit, out, expand)?;
@@ -70,14 +72,6 @@ impl<'g> Handle<'g> {
             }
             _ => Ok(more),
         }
-    }
-}
-
-/// How much work a store that keeps counts may do.
-fn work_limit(patient: bool) -> usize {
-    match patient {
-        true => usize::MAX,
-        false => WORK_LIMIT,
     }
 }
 

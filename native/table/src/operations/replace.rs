@@ -58,7 +58,7 @@ impl Handle<'_> {
     }
 
     /// Stores an object in place of the one with its key, if that is the sought one. The table type allows one object for each key. Returns
-    /// whether it did. Fails with [`Failure::Big`] if the old object is too large to be unpacked and `patient` returns false.
+    /// whether it did. Fails with [`Failure::Big`] if the old object is too large to be unpacked on this thread.
     ///
     /// Two functions say whether an object is the sought one. `is_surely` may return false for the sought one, too. It takes a time that the
     /// object's number of words bounds, and runs while the place is locked. `is_old` is exact, may be called several times, and runs without
@@ -66,7 +66,6 @@ impl Handle<'_> {
     pub fn replace<E: From<Failure>>(
         self,
         new: Object<'_>,
-        patient: fn() -> bool,
         is_surely: impl Fn(&ObjectRef<'_>) -> bool,
         is_old: impl Fn(&ObjectRef<'_>) -> Result<bool, E>,
     ) -> Result<bool, E> {
@@ -75,14 +74,13 @@ impl Handle<'_> {
             // The lease of the old object stays.
             false => Incoming::requesting(self.guard, self.table, new, Request::Kept)?,
         };
-        self.replace_by(&incoming, patient, is_surely, is_old)
+        self.replace_by(&incoming, is_surely, is_old)
     }
 
     /// The same by an object that requests its lease itself.
     pub(crate) fn replace_by<E: From<Failure>>(
         self,
         incoming: &Incoming,
-        patient: fn() -> bool,
         is_surely: impl Fn(&ObjectRef<'_>) -> bool,
         is_old: impl Fn(&ObjectRef<'_>) -> Result<bool, E>,
     ) -> Result<bool, E> {
@@ -108,9 +106,7 @@ impl Handle<'_> {
             let mut scratch = Scratch::new();
             // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
             let seen = unsafe { ObjectRef::read_within(entry, key, &mut scratch)? };
-            if seen.packed_words() > COPY_LIMIT && !patient() {
-                return Err(Failure::Big.into());
-            }
+            COPY_LIMIT.check(seen.packed_words())?;
             // SAFETY: as above.
             let seen = unsafe { seen.unpacked() };
             if !is_old(&seen)? {

@@ -5,7 +5,7 @@ use crate::engines::Kind;
 use crate::failure::Failure;
 use crate::object::group::{retire_entry, Filter, Group, GROUP_LIMIT};
 use crate::object::schema::{exact_order, OwnedKey, Probe};
-use crate::object::{block_body, is_group, words_to_read, ObjectRef};
+use crate::object::{block_body, is_group, words_to_read, ObjectRef, COPY_LIMIT};
 use crate::operations::lookup::{Objects, SIGNATURES_LIMIT};
 use crate::operations::traverse::{Direction, Expansion};
 use crate::snapshot::Snapshot;
@@ -215,13 +215,7 @@ impl<'g> Handle<'g> {
     /// Writes the objects of about `limit` more keys to `met`, in an ordered table of at most `limit` keys. `met` is empty before. Returns
     /// false when the selection is complete. Then the selection's place need not be after these objects. If this fails, nothing has
     /// changed.
-    pub fn slice(
-        self,
-        selection: &mut Selection,
-        limit: usize,
-        patient: bool,
-        met: &mut Met<'g>,
-    ) -> Result<bool, Failure> {
+    pub fn slice(self, selection: &mut Selection, limit: usize, met: &mut Met<'g>) -> Result<bool, Failure> {
         let Met { objects: out, words } = met;
         let more = match (&selection.wanted, &mut selection.spot.0) {
             (Wanted::Keys(keys), At::Number(next)) => {
@@ -230,14 +224,14 @@ impl<'g> Handle<'g> {
                 };
                 let probe = self.table.probe(key_of(key));
                 let mut found = Objects::none();
-                self.lookup_filtered(&probe, patient, || &selection.filter, &mut found)?;
+                self.lookup_filtered(&probe, || &selection.filter, &mut found)?;
                 out.extend(found.as_slice().iter().rev());
                 *next += 1;
                 *next < keys.len() as u64
             }
             (Wanted::All, At::Number(place)) => {
                 let before = *place;
-                let mut expansion = Expansion::new(patient);
+                let mut expansion = Expansion::new();
                 let bag = self.table.kind().is_bag();
                 if let Some(snapshot) = Snapshot::of(self.store()) {
                     let gathered =
@@ -278,11 +272,9 @@ impl<'g> Handle<'g> {
                 expansion.finish().inspect_err(|_| *place = before)?;
                 more
             }
-            (Wanted::AllOrdered, At::Key(last)) => {
-                self.slice_range(None, last, selection.direction, limit, patient, out)?
-            }
+            (Wanted::AllOrdered, At::Key(last)) => self.slice_range(None, last, selection.direction, limit, out)?,
             (Wanted::Range(range), At::Key(last)) => {
-                self.slice_range(Some(range), last, selection.direction, limit, patient, out)?
+                self.slice_range(Some(range), last, selection.direction, limit, out)?
             }
             _ => unreachable!("a place of another kind of selection"),
         };
@@ -297,7 +289,6 @@ impl<'g> Handle<'g> {
         last: &mut Option<Arc<OwnedKey>>,
         direction: Direction,
         limit: usize,
-        patient: bool,
         out: &mut Vec<ObjectRef<'g>>,
     ) -> Result<bool, Failure> {
         let down = direction == Direction::Down;
@@ -311,7 +302,7 @@ impl<'g> Handle<'g> {
             to: far.map(OwnedKey::probe),
             down,
         };
-        let more = self.show_range(range, limit, patient, out)?;
+        let more = self.show_range(range, limit, out)?;
         if let (Some(object), true) = (out.last(), more) {
             let key = object.element(self.table.key());
             let behind = if down { Ordering::Greater } else { Ordering::Less };
@@ -329,10 +320,9 @@ impl<'g> Handle<'g> {
         self,
         range: Range<'_, Probe<'_>>,
         limit: usize,
-        patient: bool,
         out: &mut Vec<ObjectRef<'g>>,
     ) -> Result<bool, Failure> {
-        let mut expansion = Expansion::new(patient);
+        let mut expansion = Expansion::new();
         let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, &mut expansion, out);
         let more = self.store().range(self.guard, range, limit, out, expand)?;
         expansion.finish()?;
@@ -346,7 +336,6 @@ impl<'g> Handle<'g> {
         program: &Program,
         direction: Direction,
         limit: usize,
-        patient: bool,
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let show = |lower: TermRef<'_>, upper: TermRef<'_>| {
             let (lower, upper) = (Probe::end(lower), Probe::end(upper));
@@ -358,7 +347,7 @@ impl<'g> Handle<'g> {
                 down,
             };
             let mut out = Vec::with_capacity(limit);
-            let more = self.show_range(range, limit, patient, &mut out)?;
+            let more = self.show_range(range, limit, &mut out)?;
             self.still_named()?;
             Ok((!more).then_some(out))
         };
@@ -369,14 +358,11 @@ impl<'g> Handle<'g> {
     }
 
     /// Replaces the objects of a key by those that `new` returns for them, in the order of insertion. Returns the number of replaced
-    /// objects. The table is not a `bag`. Fails with [`Failure::Big`], and does nothing, if `fits` does not accept their number of words,
-    /// or if they are too many, unless the caller is `patient`. `new` is short and does not operate on tables. The objects that it returns
-    /// have the same key.
+    /// objects. The table is not a `bag`. Fails with [`Failure::Big`], and does nothing, if they are too many or too large for this thread.
+    /// `new` is short and does not operate on tables. The objects that it returns have the same key.
     pub fn replace_all(
         self,
         probe: &Probe<'_>,
-        patient: bool,
-        fits: impl Fn(usize) -> bool,
         mut new: impl FnMut(&ObjectRef<'_>) -> Option<Block>,
     ) -> Result<usize, Failure> {
         let store = self.store();
@@ -395,7 +381,7 @@ impl<'g> Handle<'g> {
                     // SAFETY: the place is locked, so the group lives and this is its only writer.
                     let group = unsafe { Group::from_body(old.body) };
                     // SAFETY: as above.
-                    if group.count() > GROUP_LIMIT && !patient || !fits(unsafe { group.words_to_read() }) {
+                    if !GROUP_LIMIT.admits(group.count()) || !COPY_LIMIT.admits(unsafe { group.words_to_read() }) {
                         return (Step::Keep, Err(Failure::Big));
                     }
                     // SAFETY: as above. The new objects have the same key, as the caller promises.
@@ -404,7 +390,7 @@ impl<'g> Handle<'g> {
                     (Step::Touch, Ok((replaced, None)))
                 }
                 // SAFETY: the place is locked, so its object lives.
-                false if !fits(unsafe { words_to_read(old.body) }) => (Step::Keep, Err(Failure::Big)),
+                false if !COPY_LIMIT.admits(unsafe { words_to_read(old.body) }) => (Step::Keep, Err(Failure::Big)),
                 // SAFETY: as above.
                 false => match new(&unsafe { key.object(old.body) }) {
                     None => (Step::Keep, Ok((0, None))),
@@ -420,29 +406,20 @@ impl<'g> Handle<'g> {
     }
 
     /// Writes the objects of a key that the program can match to `found`. If there are few objects, writes all of them. Fails with
-    /// [`Failure::Big`] if they are too many, unless the caller is `patient`.
-    pub fn lookup_for(
-        self,
-        program: &Program,
-        probe: &Probe<'_>,
-        patient: bool,
-        found: &mut Objects<'g>,
-    ) -> Result<(), Failure> {
-        self.lookup_filtered(probe, patient, || Filter::of(program, self.table.key()), found)
+    /// [`Failure::Big`] if they are too many for this thread.
+    pub fn lookup_for(self, program: &Program, probe: &Probe<'_>, found: &mut Objects<'g>) -> Result<(), Failure> {
+        self.lookup_filtered(probe, || Filter::of(program, self.table.key()), found)
     }
 
     /// Removes objects of a key, all at once, and returns their number. Removes those that the selection can show and for which `unwanted`
-    /// returns true. Fails with [`Failure::Big`], and does nothing, if `fits` does not accept their number of words, or if they may be too
-    /// many, unless the caller is `patient`. `unwanted` is short and does not operate on tables.
+    /// returns true. Fails with [`Failure::Big`], and does nothing, if they are too large for this thread, or may be too many. `unwanted` is short and does not operate on tables.
     pub fn remove_all(
         self,
         selection: &Selection,
         probe: &Probe<'_>,
-        patient: bool,
-        fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<usize, Failure> {
-        self.remove_filtered(probe, patient, fits, || &selection.filter, unwanted, &mut 0)
+        self.remove_filtered(probe, || &selection.filter, unwanted, &mut 0)
     }
 
     /// Like [`remove_all`](Self::remove_all), for objects that the program can match. Also returns of how many objects the signatures were
@@ -451,33 +428,30 @@ impl<'g> Handle<'g> {
         self,
         program: &Program,
         probe: &Probe<'_>,
-        patient: bool,
-        fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<(usize, usize), Failure> {
         let filter = || Filter::of(program, self.table.key());
         let mut signatures = 0;
-        let removed = self.remove_filtered(probe, patient, fits, filter, unwanted, &mut signatures)?;
+        let removed = self.remove_filtered(probe, filter, unwanted, &mut signatures)?;
         Ok((removed, signatures))
     }
 
     fn remove_filtered<F: Borrow<Filter>>(
         self,
         probe: &Probe<'_>,
-        patient: bool,
-        fits: impl Fn(usize) -> bool,
         filter: impl FnOnce() -> F,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
         signatures: &mut usize,
     ) -> Result<usize, Failure> {
-        self.remove_from(probe, &fits, unwanted, |group, key, unwanted| {
+        let fits = |words| COPY_LIMIT.admits(words);
+        self.remove_from(probe, fits, unwanted, |group, key, unwanted| {
             *signatures = group.count();
-            if group.count() > SIGNATURES_LIMIT && !patient {
+            if !SIGNATURES_LIMIT.admits(group.count()) {
                 return None;
             }
-            let limit = if patient { usize::MAX } else { GROUP_LIMIT };
+            let limit = GROUP_LIMIT.part_of(group.count());
             // SAFETY: the place is locked.
-            unsafe { group.remove_each(self.guard, key, filter().borrow(), limit, &fits, unwanted) }
+            unsafe { group.remove_each(self.guard, key, filter().borrow(), limit, fits, unwanted) }
         })
     }
 
@@ -486,8 +460,6 @@ impl<'g> Handle<'g> {
     pub fn remove_slice(
         self,
         selection: &mut Selection,
-        patient: bool,
-        fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<Option<(usize, bool)>, Failure> {
         let (Wanted::Keys(keys), At::Number(at)) = (&selection.wanted, &selection.spot.0) else {
@@ -498,7 +470,7 @@ impl<'g> Handle<'g> {
             return Ok(Some((0, false)));
         };
         let more = at + 1 < keys.len();
-        let removed = self.remove_all(selection, &self.table.probe(key_of(key)), patient, fits, unwanted)?;
+        let removed = self.remove_all(selection, &self.table.probe(key_of(key)), unwanted)?;
         selection.spot.0 = At::Number(at as u64 + 1);
         Ok(Some((removed, more)))
     }

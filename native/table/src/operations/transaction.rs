@@ -10,6 +10,7 @@
 //! an instant at which nobody else can change what is written. That instant is the transaction's place in the order of
 //! all operations.
 
+use crate::budget::Budget;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{retire_entry, Room, GROUP_LIMIT};
 use crate::object::schema::Probe;
@@ -47,7 +48,7 @@ const AHEAD: usize = 8;
 type Replaced = SmallVec<[u64; FEW]>;
 
 /// The largest cost of the writes of a commit on a scheduler. Half of that of a list, because a commit reads too.
-pub const WRITES_LIMIT: usize = LIST_LIMIT / 2;
+pub const WRITES_LIMIT: Budget = Budget(LIST_LIMIT.0 / 2);
 
 /// The most tables that a transaction writes. A commit needs room on the stack for each of them.
 pub const TABLES_LIMIT: usize = 32;
@@ -150,39 +151,36 @@ impl<'g> Handle<'g> {
 
     /// Like [`lookup`](Self::lookup), and adds the place to `reads`. Does not count as a use: what a transaction has read it looks at again
     /// and again. The table must have [transactions](Self::has_transactions).
-    pub fn lookup_in(
-        self,
-        reads: &mut Reads<'g>,
-        probe: &Probe<'_>,
-        patient: bool,
-        found: &mut Objects<'g>,
-    ) -> Result<(), Failure> {
+    pub fn lookup_in(self, reads: &mut Reads<'g>, probe: &Probe<'_>, found: &mut Objects<'g>) -> Result<(), Failure> {
         let (engine, table) = (self.marked_engine(reads)?, self.table);
         let leased = self.table.options().leased();
         let ((fits, state, deadline), mark) = engine.read_marked(self.guard, probe, |entry| {
             let (entry, deadline) = living(leased, entry);
             // SAFETY: objects are retired through the epoch. First the state, then the object.
             let state = entry.and_then(|entry| unsafe { state(entry.body) });
-            (found.look(table, entry, patient), state, deadline)
+            (found.look(table, entry), state, deadline)
         })?;
         reads.deadline = reads.deadline.min(deadline);
         reads.marks.push(mark);
         reads.states.extend(state);
-        self.looked(fits, patient, found)
+        self.looked(fits, found)
     }
 
     /// Writes the objects of an ordered table from one key to another to `found`: up to `limit` of them. Adds the range
-    /// to `reads`. Fails with [`Failure::Big`] if they are too many, unless the caller is `patient`.
+    /// to `reads`. Fails with [`Failure::Big`] if they are too many for this thread.
     pub fn range_in(
         self,
         reads: &mut Reads<'g>,
         range: Range<'_, Probe<'_>>,
         limit: usize,
-        patient: bool,
         found: &mut Objects<'g>,
     ) -> Result<(), Failure> {
         let (engine, table) = (self.marked_engine(reads)?, self.table);
-        let most = if patient { limit } else { limit.min(GROUP_LIMIT + 1) };
+        // With one more it is known that there are too many.
+        let most = match GROUP_LIMIT.admits(limit) {
+            true => limit,
+            false => GROUP_LIMIT.0 + 1,
+        };
         // SAFETY: objects are retired through the epoch. First the state, then the object.
         let read = |entry: Entry| (unsafe { state(entry.body) }, Objects::one(table, entry));
         let leased = self.table.options().leased();
@@ -207,11 +205,11 @@ impl<'g> Handle<'g> {
             skipped = 2 * expired;
         };
         objects.truncate(most);
-        let fits = patient || objects.len() <= GROUP_LIMIT;
+        let fits = GROUP_LIMIT.admits(objects.len());
         reads.deadline = reads.deadline.min(deadline);
         reads.states.extend(objects.iter().filter_map(|(state, _)| *state));
         found.set(objects.into_iter().map(|(_, object)| object));
-        self.looked(fits, patient, found)
+        self.looked(fits, found)
     }
 }
 
@@ -280,16 +278,14 @@ pub enum Committed {
 pub struct Writes<'g, 'k, N = ()> {
     tables: SmallVec<[TableChanges<'g, 'k, N>; 1]>,
     cost: usize,
-    patient: bool,
 }
 
 impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
-    /// Nothing is written. If the caller is not `patient`, too many writes fail with [`Failure::Big`].
-    pub fn none(patient: bool) -> Self {
+    /// Nothing is written.
+    pub fn none() -> Self {
         Self {
             tables: SmallVec::new(),
             cost: 0,
-            patient,
         }
     }
 
@@ -330,10 +326,7 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
 
     fn pay(&mut self, cost: usize) -> Result<(), Failure> {
         self.cost += cost;
-        match self.cost > WRITES_LIMIT && !self.patient {
-            true => Err(Failure::Big),
-            false => Ok(()),
-        }
+        WRITES_LIMIT.check(self.cost)
     }
 
     fn add(&mut self, handle: Handle<'g>, change: Change<'k>, noted: Option<N>) -> Result<(), Failure> {
@@ -392,7 +385,6 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
             actor: Actor::commit(author, &refused),
             holds: &mut holds,
             is_noted,
-            patient: self.patient,
             marked,
             held: Vec::new(),
             replaced: SmallVec::with_capacity(writes),
@@ -425,7 +417,6 @@ struct Commit<'a, F> {
     /// Whether what was read holds. The places that the transaction writes are locked by it, and sorted.
     holds: &'a mut dyn FnMut(&[HeldPlace]) -> Result<bool, Failure>,
     is_noted: F,
-    patient: bool,
     /// Whether places that were read have marks.
     marked: bool,
     held: Vec<HeldPlace>,
@@ -457,7 +448,7 @@ impl<F> Commit<'_, F> {
             if self.marked {
                 places.held(&mut self.held);
             }
-            let rooms = table.provide(places, self.patient)?;
+            let rooms = table.provide(places)?;
             let valid = self.carry_out(rest)?;
             if valid {
                 table.write(places, rooms, &mut self.replaced);
@@ -486,19 +477,19 @@ impl<N: Copy> TableChanges<'_, '_, N> {
     /// Memory for what the changes add to bags, one for each of the table's changes if it is a bag. All places are locked. So this is all that
     /// is missing, and is there before anything is written.
     #[inline]
-    fn provide(&self, places: &dyn Locked, patient: bool) -> Result<Vec<Room>, Failure> {
+    fn provide(&self, places: &dyn Locked) -> Result<Vec<Room>, Failure> {
         match self.handle.table.kind().is_bag() {
-            true => self.provide_for_bag(places, patient),
+            true => self.provide_for_bag(places),
             false => Ok(Vec::new()),
         }
     }
 
     #[inline(never)]
-    fn provide_for_bag(&self, places: &dyn Locked, patient: bool) -> Result<Vec<Room>, Failure> {
+    fn provide_for_bag(&self, places: &dyn Locked) -> Result<Vec<Room>, Failure> {
         let changes = self.changes.iter().enumerate();
         changes
             .map(|(i, (change, _))| match change {
-                Change::Bag(change) => change.provide(self.handle.table, places.get(i), patient),
+                Change::Bag(change) => change.provide(self.handle.table, places.get(i)),
                 _ => Ok(Room::default()),
             })
             .collect()

@@ -1,6 +1,7 @@
 //! `first` to `prev_lookup`, and `slot/2`. A traversal of any table is safe without fixing the table. The position is a hash in a hash
 //! table, and a key in an ordered table. Neither needs to be in the table any more.
 
+use crate::budget::Budget;
 use crate::engines::Kind;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{Group, GROUP_LIMIT};
@@ -26,7 +27,7 @@ pub enum Direction {
 }
 
 /// The largest number of entries of an ordered table without order statistics that a scheduler passes to find one by its number.
-const SLOTS_LIMIT: usize = 50_000;
+const SLOTS_LIMIT: Budget = Budget(50_000);
 
 /// The smallest number of slots of a hash table, which is that of ETS. Programs may expect that so many slots exist. If there are fewer
 /// buckets, the last slots are empty.
@@ -176,11 +177,10 @@ impl<'g> Handle<'g> {
         self,
         from: Option<&Probe<'_>>,
         direction: Direction,
-        patient: bool,
         found: &mut Objects<'g>,
     ) -> Result<(), Failure> {
-        let fits = self.step_with(from, direction, |entry| found.look(self.table, entry, patient))?;
-        self.looked(fits, patient, found)
+        let fits = self.step_with(from, direction, |entry| found.look(self.table, entry))?;
+        self.looked(fits, found)
     }
 
     /// Like [`step_along`](Self::step_along), with the only object of the key, in a table type that allows only one.
@@ -299,7 +299,6 @@ impl<'g> Handle<'g> {
         self,
         probe: &Probe<'_>,
         direction: Direction,
-        patient: bool,
         fits: impl Fn(usize) -> bool,
     ) -> Result<Vec<ObjectRef<'g>>, Failure> {
         let snapshot = Snapshot::of(self.store()).ok_or(Cause::None)?;
@@ -307,7 +306,7 @@ impl<'g> Handle<'g> {
         let mut found = Err(Failure::Big);
         // If so many are too much work, perhaps one is not.
         for limit in [RUN, 1] {
-            let mut expansion = Expansion::new(patient);
+            let mut expansion = Expansion::new();
             let expand = &mut |entry, out: &mut Vec<_>| self.expand(entry, &mut expansion, out);
             let objects = snapshot.objects_behind(self.guard, from, limit, &fits, expand)?;
             found = expansion.finish().map(|()| objects);
@@ -319,16 +318,16 @@ impl<'g> Handle<'g> {
     }
 
     /// `slot/2`: the objects of a bucket, or in an ordered table of the entry with this number. `None` for the number just after the last
-    /// one. Fails for numbers beyond that. Fails with [`Failure::Big`] if there are too many objects, unless the caller is `patient`.
-    pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
+    /// one. Fails for numbers beyond that. Fails with [`Failure::Big`] if there are too many objects for this thread.
+    pub fn slot(self, number: usize) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let store = self.store();
         let ordered = self.table.kind() == Kind::OrderedSet;
         let found = if self.has_order_statistics() {
-            self.nth(number, false, patient)?.map(|object| vec![object])
-        } else if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT {
+            self.nth(number, false)?.map(|object| vec![object])
+        } else if ordered && !SLOTS_LIMIT.admits(number.min(store.size())) {
             return Err(Failure::Big);
         } else {
-            let mut expansion = Expansion::new(patient);
+            let mut expansion = Expansion::new();
             let found = store.slot(self.guard, number, |entry, out| self.expand(entry, &mut expansion, out))?;
             self.still_named()?;
             expansion.finish()?;
@@ -393,7 +392,6 @@ impl<'g> Handle<'g> {
 
 /// Limits the work of one step of a scan on a scheduler.
 pub(crate) struct Expansion {
-    patient: bool,
     /// The number of words that were unpacked.
     words: usize,
     large: bool,
@@ -404,10 +402,8 @@ pub(crate) struct Expansion {
 const COPIES: usize = 1 << 10;
 
 impl Expansion {
-    /// There is no limit if the caller is `patient`.
-    pub fn new(patient: bool) -> Self {
+    pub fn new() -> Self {
         Self {
-            patient,
             words: 0,
             large: false,
             copies: Copies::new(COPIES),
@@ -415,13 +411,13 @@ impl Expansion {
     }
 
     fn admits_group(&mut self, group: &Group) -> bool {
-        self.large |= !self.patient && group.count() > GROUP_LIMIT;
+        self.large |= !GROUP_LIMIT.admits(group.count());
         !self.large
     }
 
     fn admits(&mut self, object: &ObjectRef<'_>) -> bool {
         self.words += object.packed_words();
-        self.large |= !self.patient && self.words > COPY_LIMIT;
+        self.large |= !COPY_LIMIT.admits(self.words);
         !self.large
     }
 

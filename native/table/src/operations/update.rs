@@ -1,5 +1,6 @@
 //! `update_counter/3,4` and `update_element/3,4`: they change some elements of one object, atomically and in isolation.
 
+use crate::budget::Budget;
 use crate::failure::{Cause, Failure};
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
@@ -20,7 +21,7 @@ const STACK_OPS: usize = 4;
 
 /// The largest number of 64-bit digits that a call on a scheduler may handle, counted over all integers that are not immediates and all
 /// values that counters get.
-pub const DIGITS_LIMIT: usize = 2000;
+pub const DIGITS_LIMIT: Budget = Budget(2000);
 
 /// Whether the host has an integer, asked for those of more than [`DIGITS_LIMIT`] digits.
 pub type HasInteger<'a> = &'a dyn Fn(&Number) -> bool;
@@ -81,7 +82,7 @@ fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
 
 /// Fails if a counter would become an integer that the host does not have.
 pub(super) fn check_integer(value: &Number, has_integer: HasInteger<'_>) -> Result<(), Failure> {
-    match value.size() <= DIGITS_LIMIT || has_integer(value) {
+    match value.size() <= DIGITS_LIMIT.0 || has_integer(value) {
         true => Ok(()),
         false => Err(Failure::LargeInteger),
     }
@@ -493,25 +494,21 @@ impl Handle<'_> {
     /// the default tuple.
     ///
     /// Fails with [`Failure::LargeInteger`] if a counter would become an integer that the host does not have. Fails with [`Failure::Big`] if
-    /// the object is too large or the counters have too many digits, unless the caller is `patient`.
+    /// the object is too large for this thread, or the counters have too many digits.
     pub fn update_counter(
         self,
         probe: &Probe<'_>,
         ops: &[CounterOp],
         default: Option<Tuple<'_>>,
-        patient: fn() -> bool,
         has_integer: HasInteger<'_>,
     ) -> Result<Numbers, Failure> {
         let key = self.table.key();
         self.check_updatable(default, Cause::TableType)?;
-        self.update(probe, default, patient, |base| {
+        self.update(probe, default, |base| {
             let mut digits = 0;
             let mut count = |more| {
                 digits += more;
-                match digits > DIGITS_LIMIT && !patient() {
-                    true => Err(Failure::Big),
-                    false => Ok(()),
-                }
+                DIGITS_LIMIT.check(digits)
             };
             let mut indices: SmallVec<[usize; STACK_OPS]> = SmallVec::new();
             for op in ops {
@@ -564,17 +561,16 @@ impl Handle<'_> {
     }
 
     /// `update_element/3,4`. Fails with [`Cause::BadKey`] if there is neither an object nor a default tuple. Fails with [`Failure::Big`] if
-    /// the object is too large, unless the caller is `patient`.
+    /// the object is too large for this thread.
     pub fn update_element(
         self,
         probe: &Probe<'_>,
         ops: &[ElementOp<'_>],
         default: Option<Tuple<'_>>,
-        patient: fn() -> bool,
     ) -> Result<(), Failure> {
         let key = self.table.key();
         self.check_updatable(default, Cause::None)?;
-        self.update(probe, default, patient, |base| {
+        self.update(probe, default, |base| {
             for op in ops {
                 match *op {
                     ElementOp::Set(position, _) => base.index(position, key)?,
@@ -605,7 +601,6 @@ impl Handle<'_> {
         self,
         probe: &Probe<'_>,
         default: Option<Tuple<'_>>,
-        patient: fn() -> bool,
         mut change: impl FnMut(Base<'_>) -> Result<(u64, R), Failure>,
     ) -> Result<R, Failure> {
         let key = self.table.key();
@@ -615,7 +610,7 @@ impl Handle<'_> {
             }
             let base = match (old, default) {
                 // SAFETY: the place is locked, so its object lives.
-                (Some(entry), _) if unsafe { stored_words(entry.body) } > COPY_LIMIT && !patient() => {
+                (Some(entry), _) if !COPY_LIMIT.admits(unsafe { stored_words(entry.body) }) => {
                     return (Step::Keep, Err(Failure::Big));
                 }
                 // SAFETY: as above. Nobody else changes the object.

@@ -12,12 +12,13 @@ mod gather;
 mod order;
 pub(crate) mod take;
 
+use crate::budget::Budget;
+use crate::failure;
 use crate::history::marks::Marks;
 use crate::history::{held_back, Node};
 use crate::object::copy::{is_tombstone, stable};
 use crate::object::schema::Probe;
 use crate::object::ObjectRef;
-use crate::patience;
 use crate::store::engine::DefaultEngine;
 use crate::store::other::{Expand, Frozen, Look, Other};
 use crate::store::Store;
@@ -30,7 +31,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 /// The entries that a scheduler looks at to find one that is not hidden.
-const PASSED: usize = 5000;
+const PASSED: Budget = Budget(5000);
 /// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
 const FIRST_ENTRIES: usize = 4;
 const MOST_ENTRIES: usize = 512;
@@ -226,7 +227,7 @@ impl Snapshot {
         guard: &'g Guard,
         range: Range<'_, Probe<'static>>,
         limit: usize,
-        most: usize,
+        most: Budget,
         expand: Expand<'_, 'g>,
         mut show: impl FnMut(&mut Gathered<'g>) -> bool,
     ) -> Result<bool, Busy> {
@@ -245,8 +246,8 @@ impl Snapshot {
             }
             last = end;
             limit = (4 * limit).min(MOST_ENTRIES.max(limit));
-            if passed > most && !patience::is_patient() {
-                return Err(patience::too_long());
+            if !most.admits(passed) {
+                return Err(failure::too_long());
             }
         }
     }
@@ -254,9 +255,9 @@ impl Snapshot {
 
 /// The next limit of a search that has passed so many entries.
 fn pass(limit: usize, passed: usize) -> Result<(usize, usize), Busy> {
-    match passed > PASSED && !patience::is_patient() {
-        true => Err(patience::too_long()),
-        false => Ok(((4 * limit).min(MOST_ENTRIES), passed)),
+    match PASSED.admits(passed) {
+        true => Ok(((4 * limit).min(MOST_ENTRIES), passed)),
+        false => Err(failure::too_long()),
     }
 }
 
@@ -410,7 +411,7 @@ impl Other for Snapshot {
         _probe: &Probe<'static>,
         _change: &mut dyn FnMut(Option<Entry>) -> Step,
     ) -> Result<(), Busy> {
-        Err(patience::frozen())
+        Err(failure::frozen())
     }
 
     fn update_many(
@@ -419,6 +420,6 @@ impl Other for Snapshot {
         _probes: &[&Probe<'static>],
         _change: &mut dyn FnMut(&mut dyn Locked),
     ) -> Result<(), Busy> {
-        Err(patience::frozen())
+        Err(failure::frozen())
     }
 }

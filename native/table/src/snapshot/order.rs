@@ -2,6 +2,7 @@
 //! [mark](crate::history::marks) on.
 
 use super::{Snapshot, MOST_ENTRIES};
+use crate::budget::Budget;
 use crate::history::marks::{Mark, EVERY};
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::ObjectRef;
@@ -13,7 +14,7 @@ use cats_sync::Busy;
 use cats_term::compare;
 
 /// The entries that a scheduler passes.
-const COUNTED: usize = 10_000;
+const COUNTED: Budget = Budget(10_000);
 
 impl Snapshot {
     /// The number of entries between two bounds.

@@ -5,14 +5,15 @@ use super::engine::InlineEngine;
 use super::items::KeyItem;
 use super::leased::Leased;
 use super::leases::{deadline, is_expired, lease};
+use crate::budget::Budget;
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::allowance::{about_objects, Allowance, Limited};
 use crate::evict::policies::{Met, Rule, OFTEN};
 use crate::evict::shards::Shards;
 use crate::expiry::notices::Why;
+use crate::failure;
 use crate::object::schema::Probe;
 use crate::object::{key_of, lease_of, memory_of};
-use crate::patience;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
@@ -27,7 +28,7 @@ use std::cell::Cell;
 const USES: u64 = OFTEN as u64;
 
 /// After so many visits of objects, a call on a scheduler lets others run. It begins anew then, with what it has freed.
-const VISITS: usize = 1024;
+const VISITS: Budget = Budget(1024);
 
 /// After some 16 writes, a thread looks at what the structure takes: whenever this, added for each write, overflows. It is a multiple of the
 /// golden ratio, so that it overflows at other writes where a thread writes to several tables by turns.
@@ -405,8 +406,8 @@ impl<T: KeyItem> Limits<T> {
             true => {
                 content.count_event(Event::Refused);
                 Err(match is_too_large {
-                    true => patience::too_large(),
-                    false => patience::full(),
+                    true => failure::too_large(),
+                    false => failure::full(),
                 })
             }
         }
@@ -587,7 +588,7 @@ fn fill<T: KeyItem>(
         if empty == count {
             return Err(Lack::Full);
         }
-        if visits > VISITS && !patience::is_patient() {
+        if !VISITS.admits(visits) {
             return Err(Lack::Busy);
         }
         let done = shards.evict(number, first, visit, ahead);

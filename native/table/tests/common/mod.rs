@@ -7,9 +7,23 @@ use cats_table::{
     ObjectRef, OptionItem, Probe, Registry, Right, Table, Time, Tuple, Words, WriteConcurrency,
 };
 use cats_term::{Block, Builder, NewElement, TermRef, View};
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
+
+thread_local! {
+    static ON_SCHEDULER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a call as it is on a scheduler.
+pub fn on_scheduler<R>(call: impl FnOnce() -> R) -> R {
+    cats_table::set_on_scheduler(|| ON_SCHEDULER.get());
+    ON_SCHEDULER.set(true);
+    let result = call();
+    ON_SCHEDULER.set(false);
+    result
+}
 
 /// What a commit of a transaction that is not long gets.
 pub const SHORT: Option<&mut LongReads<Arc<Table>>> = None;
@@ -251,7 +265,7 @@ pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
     let mut all = Vec::new();
     loop {
         let mut met = cats_table::Met::default();
-        let more = match handle.slice(&mut selection, 3, true, &mut met) {
+        let more = match handle.slice(&mut selection, 3, &mut met) {
             Err(Failure::Busy) => {
                 std::thread::yield_now();
                 continue;
@@ -296,9 +310,7 @@ pub fn add(
         limit: addition.limit.map(|(limit, beyond)| (limit.into(), beyond.into())),
     };
     let ops: Vec<CounterOp> = additions.iter().map(op).collect();
-    Ok(handle
-        .update_counter(probe, &ops, default, || false, &|_| true)?
-        .to_vec())
+    Ok(handle.update_counter(probe, &ops, default, &|_| true)?.to_vec())
 }
 
 /// `update_element/3,4`, in the same way.
@@ -332,6 +344,6 @@ pub fn set_elements(
     };
     match done {
         true => Ok(()),
-        false => handle.update_element(probe, ops, default, || false),
+        false => handle.update_element(probe, ops, default),
     }
 }

@@ -18,6 +18,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
+use crate::budget::Budget;
 use crate::failure::Failure;
 use crate::garbage::{Expected, Garbage, ReapProcess, PLACES};
 use crate::object::schema::{identical, object_hash};
@@ -914,7 +915,7 @@ fn retire_chunk(guard: &Guard, chunk: Chunk) {
 }
 
 /// The largest number of objects of one key that a scheduler reads at once.
-pub const GROUP_LIMIT: usize = 1000;
+pub const GROUP_LIMIT: Budget = Budget(1000);
 
 /// Groups of up to this size are freed by the thread that reclaims them, and larger ones by the reaper. A thread frees hundreds of retired
 /// objects in one go, so each must be small.

@@ -1,4 +1,8 @@
 //! Keys to search for, made of the caller's terms.
+//!
+//! - [`with_probe`] lends the probe for one key. [`with_callers_key`] does for a key that is no immediate, and says more of it.
+//! - [`probe_in`] is for several keys at once. Their stored forms lie in rooms of the caller.
+//! - [`with_built_key`] lends the stored form alone.
 
 use super::*;
 use crate::encode::callers_key::Callers;
@@ -25,7 +29,7 @@ pub(super) fn with_probe<R>(
 
 /// [`with_probe`] for a key that is not an immediate.
 #[inline(never)]
-pub(super) fn with_built_probe<R>(
+fn with_built_probe<R>(
     env: Env,
     table: &Table,
     key: Term,
@@ -84,7 +88,7 @@ pub(super) fn with_built_key<R>(
 
 /// Builds a key: by the fast path in `room` if it is short, else in a builder.
 #[inline(always)]
-pub(super) fn built_key<'b, 'r: 'b, 's>(
+fn built_key<'b, 'r: 'b, 's>(
     env: Env,
     key: Term,
     room: &'r mut Room<{ encode::fast::WORDS }>,
@@ -110,30 +114,25 @@ pub(super) fn built_key<'b, 'r: 'b, 's>(
 /// Room for the stored form of a key that is not an immediate.
 pub(super) type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
 
-/// The probe for a key, not an immediate, whose stored form is built in the room, and [`BuiltKey::words`].
+/// The probe for a key, and [`BuiltKey::words`]. If the key is not an immediate, its stored form is built in the room that `room` gives.
 #[inline]
 pub(super) fn probe_in<'r>(
     env: Env,
     table: &Table,
     key: Term,
-    room: &'r mut KeyRoom,
+    room: impl FnOnce() -> Option<&'r mut KeyRoom>,
 ) -> Result<(Probe<'r>, usize), Failure> {
-    let (room, builder) = room;
+    if key.is_immediate() {
+        return Ok((table.probe(TermRef::immediate(key.0)), 0));
+    }
+    let (room, builder) = room().ok_or_else(bad)?;
     let key = built_key(env, key, room, builder, |_| Builder::new())?;
     Ok((table.probe(key.term), key.words))
 }
 
-/// The probe for a key, which is built in the room if it needs one.
-pub(super) fn probe_of<'r>(
-    env: Env,
-    handle: Handle<'_>,
-    key: Term,
-    room: &'r mut Option<KeyRoom>,
-) -> Result<Probe<'r>, Failure> {
-    match key.is_immediate() {
-        true => Ok(handle.table().probe(TermRef::immediate(key.0))),
-        false => Ok(probe_in(env, handle.table(), key, room.insert((Room::new(), None)))?.0),
-    }
+/// A room in which nothing is built yet.
+pub(super) fn key_room() -> KeyRoom {
+    (Room::new(), None)
 }
 
 /// The bound that a term stands for: `[Key]` if the key belongs to the range, `{Key}` if not, `[]` for none.
@@ -146,8 +145,20 @@ pub(super) fn bound(env: Env, term: Term) -> Result<Option<(Term, bool)>, Failur
     }
 }
 
+/// The probe of a [bound] of a range, with whether the key belongs to it. `room` is for the key.
+pub(super) fn bound_in<'r>(
+    env: Env,
+    table: &Table,
+    bound: Option<(Term, bool)>,
+    room: &'r mut Option<KeyRoom>,
+) -> Result<Option<(Probe<'r>, bool)>, Failure> {
+    let Some((key, inclusive)) = bound else { return Ok(None) };
+    let (probe, _) = probe_in(env, table, key, || Some(room.insert(key_room())))?;
+    Ok(Some((probe, inclusive)))
+}
+
 #[inline(never)]
-pub(super) fn built_long_key<'b>(env: Env, key: Term, builder: &'b mut Builder<'_>) -> Result<BuiltKey<'b>, Failure> {
+fn built_long_key<'b>(env: Env, key: Term, builder: &'b mut Builder<'_>) -> Result<BuiltKey<'b>, Failure> {
     encode::key(env, key, builder)?;
     let (term, words) = (builder.as_key(), builder.words());
     Ok(BuiltKey {

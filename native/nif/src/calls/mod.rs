@@ -7,7 +7,7 @@
 //! | `update` | update_counter, update_element |
 //! | `notices` | removed, and option `notify` of new |
 //! | `one` | replace, remove, lookup_to_update, lookup_to_fetch, add |
-//! | `many` | take_many, delete_many, insert_many |
+//! | `many` | lookup_many, take_many, delete_many, insert_many |
 //! | `expiry` | insert/3, touch, ttl |
 //! | `flights` | what `cats_fetch` calls |
 //! | `traverse` | first to prev_lookup, slot |

@@ -108,14 +108,8 @@ fn with_bounds<R>(
     f: impl FnOnce(Between<'_, Probe<'_>>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let (mut from_room, mut to_room) = (None, None);
-    let from = match bound(env, from)? {
-        Some((key, inclusive)) => Some((probe_of(env, handle, key, &mut from_room)?, inclusive)),
-        None => None,
-    };
-    let to = match bound(env, to)? {
-        Some((key, inclusive)) => Some((probe_of(env, handle, key, &mut to_room)?, inclusive)),
-        None => None,
-    };
+    let from = bound_in(env, handle.table(), bound(env, from)?, &mut from_room)?;
+    let to = bound_in(env, handle.table(), bound(env, to)?, &mut to_room)?;
     f(Between {
         from: from.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),
         to: to.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),

@@ -1,4 +1,4 @@
-//! `lookup/2`, `lookup_many/2`, `lookup_element/3,4`, `lookup_elements/3`, `member/2`.
+//! `lookup/2`, `lookup_element/3,4`, `lookup_elements/3`, `member/2`.
 
 use super::*;
 use cats_table::Kind;
@@ -78,164 +78,6 @@ fn tuple_of_key(
     }
 }
 
-/// Keys, or objects, that a call with many of them prefetches together.
-pub(super) const GROUP: usize = 16;
-/// The most keys, or objects, that one such call treats.
-pub(super) const MOST_AT_ONCE: usize = 256;
-
-/// The objects of each key, as a list of lists. If one call cannot look up all keys: `{Lists, Rest}` with the lists of
-/// the first keys and the keys that are left.
-pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
-    let guard = pin();
-    let handle = find(env, &guard, table, LOOKUP)?;
-    match env.cell(keys) {
-        Some((key, Term(NIL))) => Ok(env.cons(lookup_key::<Used>(env, handle, key)?, Term(NIL))),
-        _ => lookup_several(env, handle, keys),
-    }
-}
-
-#[inline(always)]
-fn lookup_several(env: Env, handle: Handle<'_>, keys: Term) -> Result<Term, Failure> {
-    let mut found = Found {
-        lists: SmallVec::new(),
-        words: 0,
-    };
-    let rest = match handle.outgrows_caches() {
-        true => look_up_together(env, handle, keys, &mut found)?,
-        false => look_up_each(env, handle, keys, &mut found)?,
-    };
-    account(env, found.words + found.lists.len() * 20);
-    // The call itself was counted as one.
-    handle
-        .table()
-        .count_more(Operation::Lookup, found.lists.len().saturating_sub(1));
-    match (rest.0, &found.lists[..]) {
-        (NIL, [list]) => Ok(env.cons(*list, Term(NIL))),
-        (NIL, lists) => Ok(env.list(lists)),
-        (_, []) => Err(Failure::Big),
-        (_, lists) => Ok(env.tuple(&[env.list(lists), rest])),
-    }
-}
-
-/// The lists of objects of the first keys, and the words of these keys and objects.
-struct Found {
-    lists: SmallVec<[Term; MOST_AT_ONCE]>,
-    words: usize,
-}
-
-impl Found {
-    /// Counts this many more words. If that becomes too much for this scheduler, returns false and does not count them.
-    #[inline(always)]
-    fn count(&mut self, words: usize) -> bool {
-        let fits = fits(self.words + words);
-        self.words += if fits { words } else { 0 };
-        fits
-    }
-
-    /// Looks up one more key. False if that becomes too much for this scheduler.
-    #[inline(always)]
-    fn look_up(&mut self, env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<bool, Failure> {
-        if handle.table().kind().is_bag() {
-            let mut found = Objects::none();
-            return match handle.lookup(probe, &mut found) {
-                Err(cats_table::Failure::Big) => Ok(false),
-                Err(failure) => Err(failure.into()),
-                Ok(()) => self.take(env, handle, found.as_slice()),
-            };
-        }
-        match handle.get::<Used>(probe, &mut Scratch::new())? {
-            None => self.take(env, handle, &[]),
-            Some(object) => self.take(env, handle, &[object]),
-        }
-    }
-
-    /// Adds the list of the objects of one more key. False if that becomes too much for this scheduler.
-    #[inline(always)]
-    fn take(&mut self, env: Env, handle: Handle<'_>, objects: &[ObjectRef<'_>]) -> Result<bool, Failure> {
-        let fits = self.count(objects.iter().map(ObjectRef::words).sum());
-        if fits {
-            if objects.is_empty() {
-                missed(handle);
-            }
-            self.lists.push(list(env, objects)?);
-        }
-        Ok(fits)
-    }
-}
-
-/// Looks up one key after the other. Returns the keys that are left.
-#[inline]
-fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
-    let mut rest = keys;
-    while found.lists.len() < MOST_AT_ONCE && rest.0 != NIL {
-        let (key, tail) = env.cell(rest).ok_or_else(bad)?;
-        let fits = match key.is_immediate() {
-            true => found.look_up(env, handle, &handle.table().probe(TermRef::immediate(key.0)))?,
-            false => look_up_built(env, handle, key, found)?,
-        };
-        if !fits {
-            break;
-        }
-        rest = tail;
-    }
-    Ok(rest)
-}
-
-/// [`Found::look_up`] for a key that is not an immediate.
-#[inline(never)]
-fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> Result<bool, Failure> {
-    with_built_key(env, key, |key| {
-        Ok(found.count(key.words) && found.look_up(env, handle, &handle.table().probe(key.term))?)
-    })
-}
-
-/// As [`look_up_each`], for a large table. It prefetches the memory for a group of keys before it looks up the first of
-/// them.
-#[inline(never)]
-fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
-    let mut rest = keys;
-    // A room is large, so it is made only when a key needs it.
-    let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
-    while found.lists.len() < MOST_AT_ONCE && rest.0 != NIL {
-        let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
-        let mut full = false;
-        for room in &mut rooms {
-            let Some((key, tail)) = env.cell(rest) else { break };
-            probes.push(match key.is_immediate() {
-                true => handle.table().probe(TermRef::immediate(key.0)),
-                false => {
-                    let room = room.get_or_insert_with(|| Box::new((Room::new(), None)));
-                    let (probe, words) = probe_in(env, handle.table(), key, room)?;
-                    full = !found.count(words);
-                    if full {
-                        break;
-                    }
-                    probe
-                }
-            });
-            rest = tail;
-        }
-        if probes.is_empty() && !full {
-            return Err(bad());
-        }
-        handle.prefetch_together(probes.iter());
-        for probe in &probes {
-            if !found.look_up(env, handle, probe)? {
-                return Ok(behind(env, keys, found.lists.len()));
-            }
-        }
-        if full {
-            break;
-        }
-    }
-    Ok(rest)
-}
-
-/// The rest of a list behind its first elements.
-pub(super) fn behind(env: Env, list: Term, count: usize) -> Term {
-    (0..count).fold(list, |rest, _| env.cell(rest).map_or(rest, |(_, tail)| tail))
-}
-
 pub fn member(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, LOOKUP)?;
@@ -312,7 +154,7 @@ fn elements_in_bag(
         true => object.words(),
         false => 0,
     };
-    of_each(env, found.as_slice(), words, |object| {
+    list_of(env, found.as_slice(), words, |object| {
         if index < object.arity() {
             element(env, object, index)
         } else {
@@ -368,13 +210,13 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
                 check_words(words(object))?;
                 elements(object)
             }
-            objects => of_each(env, objects, words, elements),
+            objects => list_of(env, objects, words, elements),
         }
     })
 }
 
 /// The list of the results of `make` for each object. Each result has at most `words` words.
-fn of_each(
+fn list_of(
     env: Env,
     objects: &[ObjectRef<'_>],
     words: impl Fn(&ObjectRef<'_>) -> usize,

@@ -181,7 +181,7 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
     // Only keys in a block need a room.
     let mut rooms: Vec<KeyRoom> = Vec::new();
     let count = count_writes(env, writes)?;
-    rooms.resize_with(count.rooms, || (Room::new(), None));
+    rooms.resize_with(count.rooms, key_room);
     // Once, keys that are read and written are compared while they are locked. If that fails, it may be that they were not compared because
     // that takes long. Then all is compared before it is locked.
     let mut covered = Covered::by(env, notes, count.writes);
@@ -413,13 +413,8 @@ pub(super) fn with_range<R>(
         return Err(bad());
     }
     let (mut from_room, mut to_room) = (None, None);
-    let from = match from {
-        Some((key, inclusive)) => Some((probe_of(env, handle, key, &mut from_room)?, inclusive)),
-        None => None,
-    };
-    let to = to
-        .map(|(key, _)| probe_of(env, handle, key, &mut to_room))
-        .transpose()?;
+    let from = bound_in(env, handle.table(), from, &mut from_room)?;
+    let to = bound_in(env, handle.table(), to, &mut to_room)?.map(|(probe, _)| probe);
     f(Range {
         from: from.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),
         to: to.as_ref(),
@@ -533,10 +528,7 @@ fn fill<'g, 'k>(
                 changes.put(handle, object, noted)?;
             }
             None if objects.0 == NIL => {
-                let probe = match key.is_immediate() {
-                    true => handle.table().probe(TermRef::immediate(key.0)),
-                    false => probe_in(env, handle.table(), key, rooms.next().ok_or_else(bad)?)?.0,
-                };
+                let (probe, _) = probe_in(env, handle.table(), key, || rooms.next())?;
                 changes.delete(handle, probe, noted)?;
             }
             None if handle.table().kind().is_bag() => change_bag(env, handle, objects, changes, &mut words)?,

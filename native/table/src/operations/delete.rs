@@ -104,6 +104,7 @@ impl<'g> Handle<'g> {
 
     /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and does nothing, if they may be too
     /// many for this thread. Returns the number of objects.
+    #[inline]
     pub fn delete_object(self, object: Object<'_>) -> Result<usize, Failure> {
         let layout = self.table.layout();
         if let Some(words) = object.immediates() {
@@ -121,6 +122,7 @@ impl<'g> Handle<'g> {
 
     /// [`delete_object`](Self::delete_object) of an object that is only compared with others, and so need not be made. It has a key, and the
     /// table does not pack its objects.
+    #[inline]
     pub fn delete_like(self, sought: BlockRef<'_>) -> Result<usize, Failure> {
         let layout = self.table.layout();
         debug_assert!(!layout.packed && layout.key < sought.arity());
@@ -130,6 +132,7 @@ impl<'g> Handle<'g> {
 
     /// Removes all objects of the probe's key that equal the object with this body, and returns their number. That object does not belong
     /// to the table. Otherwise like [`delete_object`](Self::delete_object).
+    #[inline]
     pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
         // The key word is the probe's. In an ordered table, the stored object's key may be another term that is only equal in term order.
         // SAFETY: the object with this body belongs to the caller.

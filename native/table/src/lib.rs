@@ -13,6 +13,8 @@ mod failures;
 pub mod flights;
 pub mod garbage;
 mod history;
+#[cfg(all(test, shuttle))]
+mod models;
 mod object;
 mod operations;
 pub mod preferred;

@@ -1,18 +1,20 @@
 //! What a part of the live table and the nodes of a snapshot have together, for walks over a snapshot.
 //!
 //! The live table is read first, and the nodes after it. So whoever has changed an entry before it was read has kept it where it is found
-//! then. What a node has hides the entry of the live table, and an older node hides a newer one.
+//! then. What a node has hides the entry of the live table, and an older node hides a newer one, which is read before it.
 
 use crate::object::copy::stable;
 use crate::object::schema::{exact_order, stored_key, Probe};
 use crate::object::ObjectRef;
 use crate::snapshot::Snapshot;
+use crate::store::engine::DefaultEngine;
 use crate::store::other::Expand;
 use cats_engine::{place_of, Entry, Range};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};
 use cats_sync::Busy;
 use cats_term::{compare, equal, is_immediate, TermRef};
+use smallvec::SmallVec;
 use std::cmp;
 use std::ops;
 
@@ -49,6 +51,9 @@ impl<'g> Gathered<'g> {
 
 /// The most entries that are collected of a store at once, of which it is not known yet how many are needed.
 const STEP: usize = 64;
+
+/// Up to this number of nodes need no allocation.
+const FEW_NODES: usize = 8;
 
 /// The position after all others.
 pub const END: u64 = u64::MAX;
@@ -119,8 +124,8 @@ impl Snapshot {
         let mut end = bound(at);
         let mut kept: Vec<Seen<'g>> = Vec::new();
         let mut found = Vec::new();
-        for copies in self.copies(guard) {
-            let (copies, mut at) = (copies?, *position);
+        for copies in self.copies_from_newest(guard)? {
+            let mut at = *position;
             found.clear();
             while bound(at) < end && found.len() < limit {
                 copies.scan(guard, &mut at, limit.min(STEP), &mut found, &mut |entry,
@@ -141,6 +146,7 @@ impl Snapshot {
         gathered.entries.retain(|seen| is_within(seen) && lived(seen));
         kept.retain(is_within);
         if !kept.is_empty() {
+            kept.reverse();
             // Stable, so an older node stays before a newer one.
             kept.sort_by(exact);
             kept.dedup_by(|other, one| exact(other, one).is_eq());
@@ -180,8 +186,7 @@ impl Snapshot {
         let mut end = gathered.entries.last().filter(|_| more).map(|seen| seen.key);
         let mut kept: Vec<Seen<'g>> = Vec::new();
         let mut found = Vec::new();
-        for copies in self.copies(guard) {
-            let copies = copies?;
+        for copies in self.copies_from_newest(guard)? {
             found.clear();
             let probe = end.map(Probe::ordered);
             let to = probe.as_ref().map(|probe| probe.erase()).or(range.to);
@@ -204,6 +209,7 @@ impl Snapshot {
         kept.retain(is_within);
         if !kept.is_empty() {
             let order = |a: &Seen<'_>, b: &Seen<'_>| in_order(a.key, b.key);
+            kept.reverse();
             // Stable, so an older node stays before a newer one.
             kept.sort_by(order);
             kept.dedup_by(|other, one| order(other, one).is_eq());
@@ -213,6 +219,13 @@ impl Snapshot {
             gathered.entries.sort_by(order);
         }
         Ok((gathered, end))
+    }
+
+    /// What the nodes have kept, from the newest to this snapshot's. In this order, what is found in a node is right unless an older one has
+    /// the key: see [`copies`](Self::copies).
+    fn copies_from_newest<'g>(&self, guard: &'g Guard) -> Result<impl Iterator<Item = DefaultEngine<'g>>, Busy> {
+        let copies = self.copies(guard).collect::<Result<SmallVec<[_; FEW_NODES]>, _>>()?;
+        Ok(copies.into_iter().rev())
     }
 
     /// Adds what nodes have kept, without tombstones and what had expired.

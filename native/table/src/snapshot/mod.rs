@@ -103,6 +103,10 @@ impl Snapshot {
     }
 
     /// What the nodes have kept, from this snapshot's to the newest.
+    ///
+    /// An older node hides a newer one. While somebody goes through the nodes, the instant of a newer one may pass. Then a key may be kept in
+    /// an older one, after that was looked at, and again in the newer one. So a key that was found in a newer node is right only if the older
+    /// ones do not have it afterwards: nothing is kept in them any more.
     fn copies<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = Result<DefaultEngine<'g>, Busy>> {
         // SAFETY: the snapshot's node lives as long as this value, which is retired through the epoch.
         let own: &'g Node = unsafe { &*Arc::as_ptr(&self.node) };
@@ -112,12 +116,19 @@ impl Snapshot {
 
     /// What was kept of a key.
     fn kept(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
-        for copies in self.copies(guard) {
-            if let Some(entry) = copies?.read(guard, probe, |entry| entry)? {
-                return Ok(Some(entry));
+        let first = || {
+            for (i, copies) in self.copies(guard).enumerate() {
+                if let Some(entry) = copies?.read(guard, probe, |entry| entry)? {
+                    return Ok(Some((i, entry)));
+                }
             }
-        }
-        Ok(None)
+            Ok(None)
+        };
+        let found = match first()? {
+            Some((1.., _)) => first()?,
+            found => found,
+        };
+        Ok(found.map(|(_, entry)| entry))
     }
 
     /// The first entries behind a key, in the order of walks. In an unordered table they are those of about `limit` places, and both
@@ -423,3 +434,6 @@ impl Other for Snapshot {
         Err(failure::frozen())
     }
 }
+
+#[cfg(all(test, shuttle))]
+mod models;

@@ -1,8 +1,8 @@
 //! Models of the log: writers and readers in random schedules.
 
 use super::*;
+use crate::models::{explore, patiently};
 use crate::object::schema::Probe;
-use cats_engine::testing::schedules::explore;
 use cats_sync::facade::AtomicBool;
 use cats_sync::version_lock::VersionLock;
 use cats_term::TermRef;
@@ -33,16 +33,6 @@ impl Contents {
 
     fn log(&self) -> &Log {
         self.log.wanted(&self.history).expect("a reader")
-    }
-}
-
-/// What a call returns when it gets its lock.
-fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
-    loop {
-        match call() {
-            Ok(returned) => return returned,
-            Err(Busy) => yield_now(),
-        }
     }
 }
 

@@ -1,0 +1,102 @@
+//! Models of readers: beside them, a key is written and the instant of a newer snapshot passes.
+
+use super::*;
+use crate::engines::EngineName;
+use crate::history::instant::Instant;
+use crate::history::{attach, Attached, Form};
+use crate::models::{explore, patiently};
+use cats_sync::epoch::pin;
+use cats_term::TermRef;
+use shuttle::thread::spawn;
+
+/// An immediate.
+fn word(number: u64) -> u64 {
+    number << 4 | 15
+}
+
+fn probe() -> Probe<'static> {
+    Probe::ordered(TermRef::immediate(word(1)))
+}
+
+fn write(live: &Store, value: u64) {
+    let entry = Entry {
+        key: word(1),
+        body: word(value),
+    };
+    patiently(|| live.update(&pin(), &probe(), |_| (Step::Put(entry), ())));
+}
+
+/// A snapshot that is begun. To close its instant finishes it.
+fn begin(live: &Store, name: EngineName) -> (Snapshot, Arc<Instant>) {
+    let instant = Arc::new(Instant::default());
+    let form = Form {
+        engine: name,
+        key: 0,
+        ordered: name == EngineName::Ca,
+        leased: false,
+        limit: usize::MAX,
+    };
+    let Attached::Done(node) = patiently(|| attach(&pin(), live, form, &instant)) else {
+        unreachable!("nobody else begins a snapshot")
+    };
+    instant.begin([&node].into_iter());
+    (Snapshot::new(node), instant)
+}
+
+/// What a snapshot has of the key: by a search for it, and by a walk.
+fn by_key(snapshot: &Snapshot) -> u64 {
+    let mut found = None;
+    patiently(|| snapshot.read(&pin(), &probe(), &mut |entry| found = entry));
+    found.map_or(0, |entry| entry.body)
+}
+
+fn by_walk(snapshot: &Snapshot) -> u64 {
+    patiently(|| {
+        let guard = pin();
+        let gathered = snapshot.entries_behind(&guard, None, false, 8, &mut |_, _| ())?;
+        Ok(gathered.entries.first().map_or(0, |seen| seen.entry.body))
+    })
+}
+
+/// A snapshot shows what was there at its instant, whatever passes while it is read.
+fn stays_as_it_is(name: EngineName, read: fn(&Snapshot) -> u64) {
+    explore(move || {
+        // Nodes refer to it as long as they are in its chain, which only the reaper takes them out of.
+        let live: &Store = Box::leak(Box::new(Store::new(name, None, 0, false).expect("memory")));
+        write(live, 1);
+        let (snapshot, instant) = begin(live, name);
+        assert!(patiently(|| instant.close()));
+        let (newer, next) = begin(live, name);
+        let others = [
+            spawn(move || write(live, 2)),
+            spawn(move || {
+                assert!(patiently(|| next.close()));
+                write(live, 3);
+            }),
+        ];
+        assert_eq!(read(&snapshot), word(1));
+        others.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        assert_eq!([read(&snapshot), by_key(&snapshot)], [word(1); 2]);
+        drop(newer);
+    });
+}
+
+#[test]
+fn a_key_of_a_set_stays_as_it_is() {
+    stays_as_it_is(EngineName::Hash, by_key);
+}
+
+#[test]
+fn a_key_of_an_ordered_set_stays_as_it_is() {
+    stays_as_it_is(EngineName::Ca, by_key);
+}
+
+#[test]
+fn a_walk_over_a_set_stays_as_it_is() {
+    stays_as_it_is(EngineName::Hash, by_walk);
+}
+
+#[test]
+fn a_walk_over_an_ordered_set_stays_as_it_is() {
+    stays_as_it_is(EngineName::Ca, by_walk);
+}

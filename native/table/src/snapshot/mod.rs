@@ -116,19 +116,18 @@ impl Snapshot {
 
     /// What was kept of a key.
     fn kept(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
-        let first = || {
-            for (i, copies) in self.copies(guard).enumerate() {
+        let first = |nodes: usize| {
+            for (i, copies) in self.copies(guard).take(nodes).enumerate() {
                 if let Some(entry) = copies?.read(guard, probe, |entry| entry)? {
                     return Ok(Some((i, entry)));
                 }
             }
             Ok(None)
         };
-        let found = match first()? {
-            Some((1.., _)) => first()?,
-            found => found,
+        let Some((older, entry)) = first(usize::MAX)? else {
+            return Ok(None);
         };
-        Ok(found.map(|(_, entry)| entry))
+        Ok(Some(first(older)?.map_or(entry, |(_, entry)| entry)))
     }
 
     /// The first entries behind a key, in the order of walks. In an unordered table they are those of about `limit` places, and both

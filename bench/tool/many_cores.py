@@ -8,8 +8,8 @@ from statistics import median
 from . import Problem, model, table, units
 
 DESCRIPTION = """
-Prints the tables of docs/internals/many-cores.md: what was measured, how far the model is from it with one thread and two, and what it
-predicts up to 64 threads. Measure first: cargo run --release -p cats-bench --example many_cores > COSTS
+Prints what was measured, how far the model is from it with one thread and two, and what it predicts up to 64 threads
+(docs/internals/many-cores.md). Measure first: cargo run --release -p cats-bench --example many_cores > COSTS
 """
 ENGINES = ["hash", "linear_hash", "ca", "ca_avl", "avl"]
 SHARES = [100, 99, 90, 80, 50, 0]  # lookups in a hundred operations

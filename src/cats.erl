@@ -56,9 +56,9 @@
 
 -export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1,
          delete_many/2, delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, garbage/0, give_away/3,
-         i/0, info/1, info/2, insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2,
-         lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2,
-         next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4, rank/2, removed/1, rename/2, replace/3,
+         i/0, info/1, info/2, insert/2, insert/3, insert_many/2, insert_new/2, insert_new/3, last/1, last_lookup/1,
+         lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2, memory/0, new/2,
+         next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4, rank/2, removed/1, rename/2, replace/3,
          safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1, take/2,
          take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3, update_counter/4, update_element/3,
          update_element/4, whereis/1]).
@@ -153,7 +153,8 @@
 -type lifetime() :: 1..1099511627775 | infinity.
 %% How long an object lives, in milliseconds.
 -type insert_options() :: #{ttl => lifetime()}.
-%% How long the objects of {@link insert/3} live. By default as long as the table's option says.
+%% How long the objects of {@link insert/3} and {@link insert_new/3} live. By default as long as the table's option
+%% says.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id
                    | idle | keypos | limit | memory | name | named_table | node | notify | owner | protection
                    | read_concurrency | safe_fixed | safe_fixed_monotonic_time | size | stats
@@ -661,6 +662,17 @@ are_objects(Rest, _Keypos) -> Rest =:= [].
 -spec insert_new(table(), tuple() | [tuple()]) -> boolean().
 insert_new(Table, Objects) ->
     ?RESULT(cats_nif:insert_new(Table, Objects)).
+
+%% @doc Like {@link insert_new/2}, for objects that live for a time of their own, as those of {@link insert/3}. Not in
+%% `ets'.
+-spec insert_new(table(), tuple() | [tuple()], insert_options()) -> boolean().
+insert_new(Table, Objects, #{ttl := Time} = Options) when map_size(Options) =:= 1 ->
+    ?RESULT(cats_nif:insert_new_lasting(Table, Objects, Time), insert_new_lasting, insert_new,
+            [Table, Objects, Options]);
+insert_new(Table, Objects, Options) when map_size(Options) =:= 0 ->
+    insert_new(Table, Objects);
+insert_new(Table, Objects, Options) ->
+    cats_failure:fail(badarg, no_insert_options, insert_new, [Table, Objects, Options]).
 
 %% @doc Returns the largest key of an `ordered_set' in term order, or `$end_of_table' if the table is empty. For
 %% other types it is the same as {@link first/1}.

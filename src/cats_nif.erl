@@ -37,6 +37,7 @@
     remove/2,
     add/3,
     insert_lasting/3,
+    insert_new_lasting/3,
     fetched/4,
     fetched_again/4,
     insert_fetched/5,
@@ -396,6 +397,8 @@ add(_Table, _Key, _Increments) -> not_loaded().
 
 -spec insert_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> outcome(true).
 insert_lasting(_Table, _Objects, _Time) -> not_loaded().
+-spec insert_new_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> outcome(boolean()).
+insert_new_lasting(_Table, _Objects, _Time) -> not_loaded().
 
 -spec count_fetch(table(), fetch_made | fetch_failed | fetch_waited | fetch_stale) -> outcome(true).
 count_fetch(_Table, _What) -> not_loaded().

@@ -35,8 +35,9 @@ functions(_Config) ->
     Newer = [{first_lookup, 1}, {last_lookup, 1}, {lookup_element, 4}, {next_lookup, 2}, {prev_lookup, 2},
              {update_element, 4}],
     Own = [{add, 3}, {claim, 1}, {contention, 1}, {contention, 2}, {count, 2}, {count, 3}, {delete_many, 2}, {fetch, 3},
-           {fetch, 4}, {engines, 0}, {from_ets, 2}, {garbage, 0}, {insert, 3}, {insert_many, 2}, {lookup_elements, 3},
-           {lookup_many, 2}, {memory, 0}, {nth, 2}, {range, 3}, {range, 4}, {rank, 2}, {removed, 1}, {replace, 3},
+           {fetch, 4}, {engines, 0}, {from_ets, 2}, {garbage, 0}, {insert, 3}, {insert_many, 2}, {insert_new, 3},
+           {lookup_elements, 3}, {lookup_many, 2}, {memory, 0}, {nth, 2}, {range, 3}, {range, 4}, {rank, 2},
+           {removed, 1}, {replace, 3},
            {snapshot, 1}, {stats, 0}, {stats, 1}, {stats_delta, 2}, {take_many, 2}, {to_ets, 2},
            {touch, 3}, {ttl, 2}, {update, 3}, {update, 4}],
     ?assertEqual(lists:sort(Own), lists:sort((cats:module_info(exports) -- Ets) -- Newer)).

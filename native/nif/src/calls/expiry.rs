@@ -1,4 +1,4 @@
-//! `insert/3`, `touch/3`, `ttl/2`, and the steps of `fetch/4`: objects that expire.
+//! `insert/3`, `insert_new/3`, `touch/3`, `ttl/2`, and the steps of `fetch/4`: objects that expire.
 
 use super::one::{check_single, is_stored, is_surely_stored, old_and_new};
 use super::write::insert_list;
@@ -37,6 +37,19 @@ pub fn insert_lasting(env: Env, &[table, objects, time]: &[Term; 3]) -> Result<T
         }
     }
     Ok(atoms::true_())
+}
+
+/// Inserts an object, or a list of objects, which live for this time, if their keys have none.
+pub fn insert_new_lasting(env: Env, &[table, objects, time]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, INSERT)?;
+    handle.check_expiry()?;
+    let lifetime = needed(env, time)?;
+    let new = match env.tuple_elements(objects) {
+        Some(elements) => handle.insert_new_lasting(object(env, handle, elements)?, lifetime)?,
+        None => insert_list(env, handle, objects, true, Some(lifetime))?,
+    };
+    Ok(atoms::boolean(new))
 }
 
 pub fn touch(env: Env, &[table, key, time]: &[Term; 3]) -> Result<Term, Failure> {

@@ -8,7 +8,7 @@
 //! | `notices` | removed, and option `notify` of new |
 //! | `one` | replace, remove, lookup_to_update, lookup_to_fetch, add |
 //! | `many` | lookup_many, take_many, delete_many, insert_many |
-//! | `expiry` | insert/3, touch, ttl |
+//! | `expiry` | insert/3, insert_new/3, touch, ttl |
 //! | `flights` | what `cats_fetch` calls |
 //! | `traverse` | first to prev_lookup, slot |
 //! | `order` | rank, nth, count, range |

@@ -92,7 +92,8 @@ pub(super) fn insert_list(
         let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
         let words = object.words();
         let inserted = match (new, lifetime) {
-            (true, _) => handle.insert_new(object)?,
+            (true, None) => handle.insert_new(object)?,
+            (true, Some(lifetime)) => handle.insert_new_lasting(object, lifetime)?,
             (false, None) => handle.insert(object).map(|()| true)?,
             (false, Some(lifetime)) => handle.insert_lasting(object, lifetime).map(|()| true)?,
         };

@@ -184,6 +184,7 @@ pub static FUNCTIONS: &[Function] = functions! {
     remove/2 => calls::one::remove,
     add/3 => calls::one::add,
     insert_lasting/3 => calls::expiry::insert_lasting,
+    insert_new_lasting/3 => calls::expiry::insert_new_lasting,
     fetched/4 => calls::expiry::fetched,
     fetched_again/4 => calls::expiry::fetched_again,
     insert_fetched/5 => calls::expiry::insert_fetched,

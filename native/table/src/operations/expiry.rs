@@ -107,6 +107,13 @@ impl<'g> Handle<'g> {
         self.insert_incoming(self.store(), incoming)
     }
 
+    /// [`insert_new`](Self::insert_new) of an object that lives for this time.
+    pub fn insert_new_lasting(self, object: Object<'_>, time: Time) -> Result<bool, Failure> {
+        self.check_expiry()?;
+        let incoming = Incoming::requesting(self.guard, self.table, object, time.request())?;
+        self.insert_new_incoming(&incoming)
+    }
+
     /// Lets the object of a key live for this time from now on. Returns false if there is none.
     pub fn touch(self, probe: &Probe<'_>, time: Time) -> Result<bool, Failure> {
         let is_named = || self.still_named().is_ok();

@@ -10,7 +10,8 @@ defmodule Cats.Cache do
 
       children = [MyApp.Sessions]
 
-  Then every process uses the cache. All calls go to the table directly, none to the process that owns it.
+  Then every process uses the cache. All calls go to the table directly, none to the process that owns it. A cache
+  without a module of its own is `{Cats.Cache, name: :sessions, ttl: 1000}`, and `Cats.Cache.get(:sessions, key)`.
 
       iex> defmodule Colours do
       ...>   use Cats.Cache, limit: {:objects, 1000}
@@ -27,13 +28,15 @@ defmodule Cats.Cache do
   ## Options
 
   The options of `use` are those of `:cats.new/2`. They may also be given to the child, as in
-  `{MyApp.Sessions, ttl: 1000}`, which come first. Useful ones are:
+  `{MyApp.Sessions, ttl: 1000}`, which come first. With `otp_app: :my_app`, those in the configuration of that
+  application come between: `config :my_app, MyApp.Sessions, ttl: 1000`. The child also takes `id:` and `restart:`, as
+  its specification has them. Useful ones are:
 
     * `limit: {:objects, n}` or `limit: {:bytes, n}`: what the cache may hold. It evicts objects to stay within it.
     * `evict: policy`: which objects are evicted. See the type `policy` of `:cats`.
     * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
     * `idle: milliseconds`: how long a value lives after it was last read. In place of `ttl`.
-    * `engine: ...`: see `:cats.new/2`.
+    * `engine: ...`: see `:cats.new/2`. Then values have times only with one of the options above.
 
   Options of bags, of access, `keypos` and `heir` are not for caches.
 
@@ -42,7 +45,9 @@ defmodule Cats.Cache do
   ## Functions
 
   The module that uses this one has them without the argument `cache`: `MyApp.Sessions.get(key)` is
-  `Cats.Cache.get(MyApp.Sessions, key)`.
+  `Cats.Cache.get(MyApp.Sessions, key)`. It may override them.
+
+  `ttl:` is a number of milliseconds, or `:infinity`. A value with a time of 0 or less is gone at once.
 
   They raise an `ArgumentError` that says what is wrong where an argument, or what a function returned, is not as it
   should be. Nothing has changed then. They also do so when the process of the cache does not run.
@@ -53,58 +58,144 @@ defmodule Cats.Cache do
   @type cache :: module
   @type key :: term
   @type value :: term
-  @type outcome :: {:store, value} | {:store, value, ttl: :cats.lifetime()} | {:ignore, value}
+  @type outcome :: {:store, value} | {:store, value, ttl: lifetime} | {:ignore, value}
+  @typedoc "Milliseconds. What has no time left is gone."
+  @type lifetime :: integer | :infinity
+
+  # The functions of a module that uses this one, with what they return.
+  @functions quote(
+               do: [
+                 clear() :: :ok,
+                 decrement(key, by \\ 1, default \\ 0) :: integer,
+                 delete(key) :: :ok,
+                 fetch(key, fun, options \\ []) :: term,
+                 fetch!(key) :: term,
+                 get(key, default \\ nil) :: term,
+                 get_and_update(key, fun) :: term,
+                 has_key?(key) :: boolean,
+                 increment(key, by \\ 1, default \\ 0) :: integer,
+                 keys() :: [term],
+                 put(key, value, options \\ []) :: :ok,
+                 put_all(pairs, options \\ []) :: :ok,
+                 put_new(key, value, options \\ []) :: boolean,
+                 size() :: non_neg_integer,
+                 stream() :: Enumerable.t(),
+                 take(key) :: term,
+                 touch(key, ttl) :: boolean,
+                 ttl(key) :: Cats.Cache.lifetime() | nil,
+                 update(key, initial, fun) :: term
+               ]
+             )
+  @types [
+    by: quote(do: integer),
+    fun: quote(do: (term -> term)),
+    options: quote(do: keyword),
+    pairs: quote(do: Enumerable.t()),
+    ttl: quote(do: Cats.Cache.lifetime())
+  ]
+
+  defp generated({:"::", _, [{name, _, arguments}, result]}) do
+    variables = Enum.map(arguments, &variable/1)
+    types = Enum.map(variables, fn {variable, _, _} -> @types[variable] || quote(do: term) end)
+
+    quote do
+      @doc "As `Cats.Cache.#{unquote(name)}/#{unquote(length(arguments) + 1)}`, of this cache."
+      @spec unquote(name)(unquote_splicing(types)) :: unquote(result)
+      def unquote(name)(unquote_splicing(arguments)),
+        do: Cats.Cache.unquote(name)(__MODULE__, unquote_splicing(variables))
+    end
+  end
+
+  defp variable({:\\, _, [variable, _default]}), do: variable
+  defp variable(variable), do: variable
 
   @doc false
   defmacro __using__(options) do
     quote do
-      @doc false
-      def child_spec(options \\ []) do
-        %{id: __MODULE__, start: {__MODULE__, :start_link, [options]}}
-      end
+      @doc "The specification of a child that starts the cache."
+      @spec child_spec([:cats.option() | {:id, term} | {:restart, Supervisor.restart()}]) :: Supervisor.child_spec()
+      def child_spec(options \\ []), do: Cats.Cache.child_spec(__MODULE__, __MODULE__, options)
 
       @doc "Starts the process that owns the cache."
-      def start_link(options \\ []) do
-        Cats.Cache.start_link(__MODULE__, unquote(options), options)
-      end
+      @spec start_link([:cats.option()]) :: GenServer.on_start()
+      def start_link(options \\ []), do: Cats.Cache.start_link(__MODULE__, unquote(options), options)
 
-      def get(key, default \\ nil), do: Cats.Cache.get(__MODULE__, key, default)
-      def put(key, value, options \\ []), do: Cats.Cache.put(__MODULE__, key, value, options)
-      def put_new(key, value), do: Cats.Cache.put_new(__MODULE__, key, value)
-      def put_all(pairs), do: Cats.Cache.put_all(__MODULE__, pairs)
-      def fetch(key, fun, options \\ []), do: Cats.Cache.fetch(__MODULE__, key, fun, options)
-      def get_and_update(key, fun), do: Cats.Cache.get_and_update(__MODULE__, key, fun)
-      def update(key, default, fun), do: Cats.Cache.update(__MODULE__, key, default, fun)
-      def increment(key, by \\ 1), do: Cats.Cache.increment(__MODULE__, key, by)
-      def delete(key), do: Cats.Cache.delete(__MODULE__, key)
-      def take(key), do: Cats.Cache.take(__MODULE__, key)
-      def clear, do: Cats.Cache.clear(__MODULE__)
-      def has_key?(key), do: Cats.Cache.has_key?(__MODULE__, key)
-      def size, do: Cats.Cache.size(__MODULE__)
-      def ttl(key), do: Cats.Cache.ttl(__MODULE__, key)
-      def touch(key, ttl), do: Cats.Cache.touch(__MODULE__, key, ttl)
-      def stream, do: Cats.Cache.stream(__MODULE__)
+      unquote_splicing(Enum.map(@functions, &generated/1))
+
+      defoverridable Cats.Cache.overridable()
     end
   end
+
+  @doc false
+  def overridable do
+    functions =
+      Enum.flat_map(@functions, fn {:"::", _, [{name, _, arguments}, _]} ->
+        optional = Enum.count(arguments, &match?({:\\, _, _}, &1))
+        for arity <- (length(arguments) - optional)..length(arguments), do: {name, arity}
+      end)
+
+    functions ++ [child_spec: 0, child_spec: 1, start_link: 0, start_link: 1]
+  end
+
+  @doc """
+  The specification of a child that starts a cache with the option `name:`, an atom.
+  """
+  @spec child_spec([:cats.option() | {:name, cache} | {:id, term} | {:restart, Supervisor.restart()}]) ::
+          Supervisor.child_spec()
+  def child_spec(options), do: child_spec(__MODULE__, name(options), options)
+
+  @doc false
+  def child_spec(module, name, options) do
+    {id, options} = pop(options, :id, name)
+    {restart, options} = pop(options, :restart, :permanent)
+    %{id: id, restart: restart, start: {module, :start_link, [options]}}
+  end
+
+  # What is no list of options is refused when the cache starts.
+  defp pop(options, key, default) when is_list(options) do
+    case List.keytake(options, key, 0) do
+      {{_, value}, rest} -> {value, rest}
+      _ -> {default, options}
+    end
+  end
+
+  defp pop(options, _key, default), do: {default, options}
+
+  defp name(options) do
+    case pop(options, :name, nil) do
+      {nil, _} -> raise ArgumentError, "a cache needs the option name:, or a module with `use Cats.Cache`"
+      {name, _} -> name
+    end
+  end
+
+  @doc """
+  Starts the process that owns the cache with the option `name:`.
+  """
+  @spec start_link([:cats.option() | {:name, cache}]) :: GenServer.on_start()
+  def start_link(options), do: start_link(name(options), [], elem(pop(options, :name, nil), 1))
 
   @doc """
   Starts the process that owns the cache `name`, with options of `:cats.new/2`. Those of the second list come first.
   """
   @spec start_link(cache, [:cats.option()], [:cats.option()]) :: GenServer.on_start()
-  def start_link(name, options, more \\ []) do
+  def start_link(name, options, more) do
     is_atom(name) or raise ArgumentError, "the name of a cache is an atom, not #{inspect(name)}"
-    Enum.each([options, more], &check_options(name, :start_link, &1))
-    GenServer.start_link(__MODULE__, {name, options ++ more}, name: name)
+    {application, options} = pop(options, :otp_app, nil)
+    configured = if application, do: Application.get_env(application, name, []), else: []
+    Enum.each([options, configured, more], &check_options(name, :start_link, &1))
+    GenServer.start_link(__MODULE__, {name, options ++ configured ++ more}, name: name)
   end
 
   @impl true
   def init({name, options}) do
     # What is given first is the last in the list, where it counts.
-    {:ok, :cats.new(name, [:named_table, :public, {:write_concurrency, true} | options])}
+    all = [:named_table, :public, {:write_concurrency, true} | options]
+    has_times = Enum.any?([:engine, :idle, :limit, :ttl], &List.keymember?(options, &1, 0))
+    {:ok, :cats.new(name, if(has_times, do: all, else: [{:ttl, :infinity} | all]))}
   end
 
   # What an option may be.
-  @lifetime "from 1 to 1099511627775 milliseconds, or :infinity"
+  @lifetime "up to 1099511627775 milliseconds, or :infinity"
   @timeout "from 0 to 4294967295 milliseconds, or :infinity"
   @meaning %{
     ttl: @lifetime,
@@ -120,7 +211,11 @@ defmodule Cats.Cache do
   defguardp is_within(value, least, most) when is_integer(value) and value >= least and value <= most
   defguardp is_timeout(value) when value == :infinity or is_within(value, 0, 4_294_967_295)
 
-  defp good?({:ttl, value}), do: value == :infinity or is_within(value, 1, 1_099_511_627_775)
+  # Whether a time is over.
+  defguardp is_over(ttl) when is_integer(ttl) and ttl <= 0
+
+  defp good?({:ttl, value}), do: value == :infinity or is_over(value) or is_within(value, 1, 1_099_511_627_775)
+
   defp good?({option, value}) when option in [:stale, :negative_ttl, :refresh_ahead],
     do: is_within(value, 0, 1_099_511_627_775)
 
@@ -130,6 +225,7 @@ defmodule Cats.Cache do
   defp good?(_), do: false
 
   defp options(:start_link), do: :any
+
   defp options(:fetch),
     do: [:ttl, :stale, :refresh_ahead, :negative_ttl, :returns, :timeout, :retry, :refresh_timeout]
 
@@ -201,14 +297,15 @@ defmodule Cats.Cache do
 
       {_, :no_expiry} ->
         raise ArgumentError,
-              "#{inspect(cache)}.#{function} cannot give or tell a time: the cache has no option ttl or idle"
+              "#{inspect(cache)}.#{function} cannot give or tell a time: the cache has option engine without ttl or " <>
+                "idle"
 
       {:update_counter, _} ->
         key = hd(arguments)
         value = :cats.lookup_element(cache, key, 2, nil)
 
         raise ArgumentError,
-              "#{inspect(cache)}.#{function} adds to an integer, and the value of #{inspect(key)} is not one: " <>
+              "#{inspect(cache)}.#{function} changes an integer, and the value of #{inspect(key)} is not one: " <>
                 inspect(value)
 
       _ ->
@@ -228,7 +325,7 @@ defmodule Cats.Cache do
   @doc """
   Stores a value. With `ttl: milliseconds` it lives for a time of its own.
   """
-  @spec put(cache, key, value, ttl: :cats.lifetime()) :: :ok
+  @spec put(cache, key, value, ttl: lifetime) :: :ok
   def put(cache, key, value, options \\ [])
 
   def put(cache, key, value, []) do
@@ -237,27 +334,54 @@ defmodule Cats.Cache do
   end
 
   def put(cache, key, value, options) do
-    check_options(cache, :put, options)
-    true = on(cache, :put, :cats.insert(cache, {key, value}, Map.new(options)))
+    true = on(cache, :put, insert(cache, {key, value}, lifetime(cache, :put, options)))
     :ok
   end
 
-  @doc """
-  Stores a value if the key has none. Returns whether it did.
-  """
-  @spec put_new(cache, key, value) :: boolean
-  def put_new(cache, key, value), do: on(cache, :put_new, :cats.insert_new(cache, {key, value}))
+  # The options of `:cats.insert/3`.
+  defp lifetime(cache, function, options) do
+    check_options(cache, function, options)
+    Map.new(options)
+  end
+
+  defp insert(cache, {key, _}, %{ttl: ttl}) when is_over(ttl), do: :cats.delete(cache, key)
+  defp insert(cache, object, options), do: :cats.insert(cache, object, options)
 
   @doc """
-  Stores the values of a list of pairs, or of a map. Others may see some of them before all are there.
+  Stores a value if the key has none. Returns whether the key had none. With `ttl: milliseconds` it lives for a time of
+  its own.
   """
-  @spec put_all(cache, Enumerable.t()) :: :ok
-  def put_all(cache, pairs) do
+  @spec put_new(cache, key, value, ttl: lifetime) :: boolean
+  def put_new(cache, key, value, options \\ []) do
+    case lifetime(cache, :put_new, options) do
+      %{ttl: ttl} when is_over(ttl) -> not on(cache, :put_new, :cats.member(cache, key))
+      options -> on(cache, :put_new, :cats.insert_new(cache, {key, value}, options))
+    end
+  end
+
+  @doc """
+  Stores the values of a list of pairs, or of a map. Others may see some of them before all are there. With
+  `ttl: milliseconds` they live for a time of their own.
+  """
+  @spec put_all(cache, Enumerable.t(), ttl: lifetime) :: :ok
+  def put_all(cache, pairs, options \\ []) do
+    options = lifetime(cache, :put_all, options)
     list = listed(cache, pairs)
     check_pairs(cache, list)
-    true = on(cache, :put_all, :cats.insert_many(cache, list))
+    on(cache, :put_all, insert_all(cache, list, options))
     :ok
   end
+
+  # Pairs that are inserted in one step, if they have a time of their own.
+  @together 100
+
+  defp insert_all(cache, pairs, options) when options == %{}, do: :cats.insert_many(cache, pairs)
+
+  defp insert_all(cache, pairs, %{ttl: ttl}) when is_over(ttl),
+    do: :cats.delete_many(cache, Enum.map(pairs, fn {key, _} -> key end))
+
+  defp insert_all(cache, pairs, options),
+    do: pairs |> Enum.chunk_every(@together) |> Enum.each(&:cats.insert(cache, &1, options))
 
   defp listed(cache, pairs) do
     Enum.to_list(pairs)
@@ -298,7 +422,7 @@ defmodule Cats.Cache do
   """
   @spec fetch(cache, key, (key -> value | outcome), [option]) :: value
         when option:
-               {:ttl, :cats.lifetime()}
+               {:ttl, lifetime}
                | {:stale, 0..1_099_511_627_775}
                | {:refresh_ahead, 0..1_099_511_627_775}
                | {:negative_ttl, 0..1_099_511_627_775}
@@ -309,10 +433,16 @@ defmodule Cats.Cache do
   def fetch(cache, key, fun, options \\ []) do
     check_fun(cache, :fetch, fun)
     check_options(cache, :fetch, options)
-    {outcomes, options} = Map.pop(Map.new(options), :returns)
+    {returns, options} = Map.pop(Map.new(options), :returns)
+    {is_over, options} = if is_over(options[:ttl]), do: {true, Map.delete(options, :ttl)}, else: {false, options}
 
-    if outcomes == :outcome do
-      made = fn key -> outcome(cache, key, fun.(key)) end
+    if returns == :outcome or is_over do
+      made = fn key ->
+        case made(returns, cache, key, fun.(key)) do
+          {:store, {_, value}} when is_over -> {:ignore, {value}}
+          outcome -> outcome
+        end
+      end
 
       # What is ignored is no pair, so that it differs from an object.
       case on(cache, :fetch, :cats.fetch(cache, key, made, Map.put(options, :returns, :outcome))) do
@@ -325,15 +455,18 @@ defmodule Cats.Cache do
     end
   end
 
-  defp outcome(_cache, key, {:store, value}), do: {:store, {key, value}}
-  defp outcome(_cache, _key, {:ignore, value}), do: {:ignore, {value}}
+  # An outcome for `:cats.fetch/4`.
+  defp made(:outcome, _cache, key, {:store, value}), do: {:store, {key, value}}
+  defp made(:outcome, _cache, _key, {:ignore, value}), do: {:ignore, {value}}
 
-  defp outcome(cache, key, {:store, value, options}) do
-    check_options(cache, :put, options)
-    {:store, {key, value}, Map.new(options)}
+  defp made(:outcome, cache, key, {:store, value, options}) do
+    case lifetime(cache, :put, options) do
+      %{ttl: ttl} when is_over(ttl) -> {:ignore, {value}}
+      options -> {:store, {key, value}, options}
+    end
   end
 
-  defp outcome(cache, _key, other) do
+  defp made(:outcome, cache, _key, other) do
     refuse(
       cache,
       :fetch,
@@ -342,37 +475,50 @@ defmodule Cats.Cache do
     )
   end
 
+  defp made(_value, _cache, key, value), do: {:store, {key, value}}
+
   @doc """
-  Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, or `:pop` to
-  delete the key. Returns `get`, or for `:pop` the old value. If another process changes the value meanwhile, the
-  function is called again, so it must have no effect that may not be repeated. After 1000 calls it raises an error. It
-  also does so if the function itself changes the value.
+  The value of a key. Raises a `KeyError` if there is none.
+  """
+  @spec fetch!(cache, key) :: value
+  def fetch!(cache, key) do
+    case on(cache, :fetch!, :cats.lookup(cache, key)) do
+      [{_, value}] -> value
+      [] -> raise KeyError, key: key, term: cache
+    end
+  end
+
+  @doc """
+  Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, `:pop` to
+  delete the key, or `{:ignore, get}` to change nothing. Returns `get`, or for `:pop` the old value. If another process
+  changes the value meanwhile, the function is called again, so it must have no effect that may not be repeated. After
+  1000 calls it raises an error. It also does so if the function itself changes the value.
 
   The value keeps its time to live.
   """
-  @spec get_and_update(cache, key, (value | nil -> {get, value} | :pop)) :: get | value when get: term
+  @spec get_and_update(cache, key, (value | nil -> {get, value} | {:ignore, get} | :pop)) :: get | value when get: term
   def get_and_update(cache, key, fun) do
     check_fun(cache, :get_and_update, fun)
-    get_and_update(:get_and_update, cache, key, fun, 1)
+    get_and_update(:get_and_update, cache, key, &fun.(List.first(&1)), 1)
   end
 
   # The most calls of the function.
   @calls 1000
 
+  @changes "{get, value}, {:ignore, get} or :pop"
+
+  # The function gets a list of the value, or an empty one.
   defp get_and_update(function, cache, key, fun, call) do
-    {old, value} =
-      case on(cache, function, :cats.lookup(cache, key)) do
-        [{_, value} = old] -> {old, value}
-        [] -> {nil, nil}
-      end
+    objects = on(cache, function, :cats.lookup(cache, key))
 
     {result, done} =
-      case {fun.(value), old} do
-        {:pop, nil} -> {nil, true}
-        {:pop, old} -> {value, :cats.update(cache, key, &if(&1 === old, do: :delete, else: :keep)) == :delete}
-        {{get, new}, nil} -> {get, :cats.insert_new(cache, {key, new})}
-        {{get, new}, old} -> {get, :cats.replace(cache, old, {key, new})}
-        {other, _} -> refuse(cache, function, "needs a function that returns {get, value} or :pop", other)
+      case {fun.(for {_, value} <- objects, do: value), objects} do
+        {:pop, []} -> {nil, true}
+        {:pop, [{_, value} = old]} -> {value, deleted?(cache, key, old)}
+        {{:ignore, get}, _} -> {get, true}
+        {{get, new}, []} -> {get, :cats.insert_new(cache, {key, new})}
+        {{get, new}, [old]} -> {get, :cats.replace(cache, old, {key, new})}
+        {other, _} -> refuse(cache, function, "needs a function that returns #{@changes}", other)
       end
 
     cond do
@@ -388,6 +534,9 @@ defmodule Cats.Cache do
     end
   end
 
+  defp deleted?(cache, key, object),
+    do: :cats.update(cache, key, &if(&1 === object, do: :delete, else: :keep)) == :delete
+
   @doc """
   Changes the value of a key by a function of the old one, atomically. If there is none, stores the default. Returns the
   new value. The function may be called several times, as that of `get_and_update/3`.
@@ -397,20 +546,28 @@ defmodule Cats.Cache do
     check_fun(cache, :update, fun)
 
     change = fn
-      nil -> {default, default}
-      value -> with(new <- fun.(value), do: {new, new})
+      [] -> {default, default}
+      [value] -> with(new <- fun.(value), do: {new, new})
     end
 
     get_and_update(:update, cache, key, change, 1)
   end
 
   @doc """
-  Adds an integer to the value of a key, which is 0 if there is none. Returns the sum.
+  Adds an integer to the value of a key, or to the default if there is none. Returns the sum.
   """
-  @spec increment(cache, key, integer) :: integer
-  def increment(cache, key, by \\ 1) do
-    is_integer(by) or refuse(cache, :increment, "adds an integer", by)
-    on(cache, :increment, :cats.update_counter(cache, key, {2, by}, {key, 0}))
+  @spec increment(cache, key, integer, default :: integer) :: integer
+  def increment(cache, key, by \\ 1, default \\ 0), do: add(:increment, cache, key, 1, by, default)
+
+  @doc """
+  Subtracts an integer from the value of a key, or from the default if there is none. Returns the difference.
+  """
+  @spec decrement(cache, key, integer, default :: integer) :: integer
+  def decrement(cache, key, by \\ 1, default \\ 0), do: add(:decrement, cache, key, -1, by, default)
+
+  defp add(function, cache, key, sign, by, default) do
+    for number <- [by, default], not is_integer(number), do: refuse(cache, function, "takes integers", number)
+    on(cache, function, :cats.update_counter(cache, key, {2, sign * by}, {key, default}))
   end
 
   @doc """
@@ -460,10 +617,9 @@ defmodule Cats.Cache do
   end
 
   @doc """
-  The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none. For a cache with a
-  limit, `ttl` or `idle`.
+  The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none.
   """
-  @spec ttl(cache, key) :: :cats.lifetime() | nil
+  @spec ttl(cache, key) :: lifetime | nil
   def ttl(cache, key) do
     case on(cache, :ttl, :cats.ttl(cache, key)) do
       :undefined -> nil
@@ -474,15 +630,26 @@ defmodule Cats.Cache do
   @doc """
   Lets the value of a key live for so many milliseconds from now on. Returns false if there is none.
   """
-  @spec touch(cache, key, :cats.lifetime()) :: boolean
+  @spec touch(cache, key, lifetime) :: boolean
   def touch(cache, key, ttl) do
     check_options(cache, :touch, ttl: ttl)
-    on(cache, :touch, :cats.touch(cache, key, ttl))
+    on(cache, :touch, if(is_over(ttl), do: :cats.take(cache, key) != [], else: :cats.touch(cache, key, ttl)))
   end
+
+  @doc """
+  A list of all keys.
+  """
+  @spec keys(cache) :: [key]
+  def keys(cache), do: on(cache, :keys, :cats.select(cache, [{{:"$1", :_}, [], [:"$1"]}]))
 
   @doc """
   A stream of all pairs of key and value. It reads the cache in slices.
   """
   @spec stream(cache) :: Enumerable.t()
-  def stream(cache), do: Cats.Table.stream(Cats.Table.wrap(cache))
+  def stream(cache) do
+    Stream.flat_map([cache], fn cache ->
+      if :cats.info(cache, :size) == :undefined, do: refuse_absent(cache, :stream)
+      Cats.Table.stream(Cats.Table.wrap(cache))
+    end)
+  end
 end

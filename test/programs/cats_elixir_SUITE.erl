@@ -2,11 +2,11 @@
 -module(cats_elixir_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([tables/1, transactions/1, caches/1, limits/1, bad_calls/1, dashboard/1]).
+-export([tables/1, transactions/1, caches/1, children/1, times/1, limits/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [tables, transactions, caches, limits, bad_calls, dashboard].
+all() -> [tables, transactions, caches, children, times, limits, bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -155,6 +155,17 @@ nil = Colours.get_and_update(:visits, fn nil -> :pop end)
 :first = Colours.get_and_update(:visits, fn nil -> {:first, 1} end)
 2 = Colours.update(:visits, 0, &(&1 + 1))
 0 = Colours.update(:nothing, 0, &(&1 + 1))
+:ok = Colours.put(:null, nil)
+[nil] = Colours.update(:null, 0, &[&1])
+:same = Colours.get_and_update(:null, fn [nil] -> {:ignore, :same} end)
+[nil] = Colours.fetch!(:null)
+:ok = Colours.delete(:null)
+%KeyError{key: :null, term: Colours} = try do Colours.fetch!(:null) rescue error -> error end
+7 = Colours.increment(:null, 2, 5)
+6 = Colours.decrement(:null)
+-1 = Colours.decrement(:null, 7)
+-2 = Colours.decrement(:fresh, 3, 1)
+for key <- [:null, :fresh], do: :ok = Colours.delete(key)
 own = fn value -> Colours.put(:nothing, make_ref()); {value, value} end
 %RuntimeError{message: \"the value of :nothing in Colours was changed during each of 1000 calls\" <> _} =
   try do Colours.get_and_update(:nothing, own) rescue error -> error end
@@ -163,6 +174,7 @@ own = fn value -> Colours.put(:nothing, make_ref()); {value, value} end
 |> Enum.map(fn _ -> Task.async(fn -> for _ <- 1..100, do: Colours.update(:visits, 0, &(&1 + 1)) end) end)
 |> Enum.each(&Task.await(&1, :infinity))
 802 = Colours.get(:visits)
+[:grass, :nothing, :sky, :visits] = Enum.sort(Colours.keys())
 true = Enum.sort(Colours.stream()) == [grass: \"green\", nothing: 0, sky: \"blue\", visits: 802]
 :ok = Colours.put_all(for n <- 1..1000, do: {n, n})
 100 = Colours.size()
@@ -188,6 +200,96 @@ true = Other.touch(1, :infinity)
 ArgumentError = try do Other.size() rescue error -> error.__struct__ end
 ").
 
+%% A cache as a child, with options from everywhere, and with functions of its own.
+children(Config) ->
+    evaluate(Config, "
+defmodule Known do
+  use Cats.Cache, otp_app: :shop, ttl: 1000, limit: {:objects, 5}
+  def get(key, default), do: {:known, super(key, default)}
+end
+defmodule Deaf do
+  use Cats.Cache
+end
+:ok = Application.put_env(:shop, Known, ttl: 2000, limit: {:objects, 10})
+children = [
+  {Cats.Cache, name: :sessions, ttl: 5_000},
+  {Cats.Cache, [:ordered_set, name: :scores, id: {:scores, 1}, restart: :temporary]},
+  {Known, limit: {:objects, 20}},
+  {Deaf, [{:ttl, 1000}, {:notify, self(), [events: [:expired]]}, {:id, :deaf}, {:restart, :transient}]}
+]
+{:ok, supervisor} = Supervisor.start_link(children, strategy: :one_for_one)
+[{Known, _, _, _}, {:deaf, _, _, _}, {:sessions, _, _, _}, {{:scores, 1}, _, _, _}] =
+  Enum.sort(Supervisor.which_children(supervisor))
+{:temporary, :transient, :permanent} =
+  {Supervisor.child_spec(Enum.at(children, 1), []).restart, Supervisor.child_spec(Enum.at(children, 3), []).restart,
+   Known.child_spec().restart}
+:ok = Cats.Cache.put(:sessions, 1, :ada)
+:ada = Cats.Cache.get(:sessions, 1)
+true = Cats.Cache.ttl(:sessions, 1) <= 5_000
+:ordered_set = :cats.info(:scores, :type)
+{2000, {:objects, 20}} = {:cats.info(Known, :ttl), :cats.info(Known, :limit)}
+:ok = Known.put(1, 2)
+{:known, 2} = Known.get(1, nil)
+{:known, nil} = Known.get(2)
+for options <- [[], [ttl: 1], :x] do
+  \"a cache needs the option name:\" <> _ =
+    try do Cats.Cache.start_link(options) rescue error in ArgumentError -> Exception.message(error) end
+end
+{:docs_v1, _, :elixir, _, _, _, docs} = Code.fetch_docs(Cats.Cache)
+[] = for {{:function, name, arity}, _, _, :none, _} <- docs, do: {name, arity}
+").
+
+%% Times in a cache that has no option of times, and times that are over.
+times(Config) ->
+    evaluate(Config, "
+defmodule Plain do
+  use Cats.Cache
+end
+defmodule Full do
+  use Cats.Cache, limit: {:objects, 1000}
+end
+{:ok, _} = Supervisor.start_link([Plain, Full], strategy: :one_for_one)
+for cache <- [Plain, Full] do
+  :ok = cache.put(1, :a)
+  :infinity = cache.ttl(1)
+  :ok = cache.put(1, :a, ttl: 60_000)
+  true = cache.ttl(1) <= 60_000
+  true = cache.put_new(2, :b, ttl: 50_000)
+  false = cache.put_new(2, :c, ttl: 60_000)
+  {:b, true} = {cache.get(2), cache.ttl(2) <= 50_000}
+  for count <- [0, 1, 100, 350] do
+    keys = for(n <- 1..count//1, do: {:many, n})
+    :ok = cache.put_all(Map.new(keys, &{&1, &1}), ttl: 40_000)
+    true = Enum.all?(keys, &(cache.get(&1) == &1 and cache.ttl(&1) <= 40_000))
+    :ok = cache.put_all(Enum.map(keys, &{&1, &1}), ttl: 0)
+    false = Enum.any?(keys, &cache.has_key?/1)
+  end
+  :d = cache.fetch(3, fn 3 -> :d end, ttl: 30_000)
+  true = cache.ttl(3) <= 30_000
+
+  for over <- [0, -5] do
+    :ok = cache.put(1, :z, ttl: over)
+    false = cache.has_key?(1)
+    true = cache.put_new(1, :z, ttl: over)
+    false = cache.has_key?(1)
+    false = cache.put_new(2, :z, ttl: over)
+    :b = cache.get(2)
+    :z = cache.fetch(1, fn _ -> :z end, ttl: over)
+    :d = cache.fetch(3, fn _ -> :z end, ttl: over)
+    :z = cache.fetch(1, fn _ -> {:store, :z} end, ttl: over, returns: :outcome)
+    :z = cache.fetch(1, fn _ -> {:store, :z, ttl: over} end, returns: :outcome)
+    :z = cache.fetch(1, fn _ -> {:ignore, :z} end, ttl: over, returns: :outcome)
+    false = cache.has_key?(1)
+    :z = cache.fetch(1, fn _ -> {:store, :z, ttl: 9} end, ttl: over, returns: :outcome)
+    true = cache.ttl(1) in [nil | Enum.to_list(1..9)]
+    :ok = cache.put(1, :a)
+    true = cache.touch(1, over)
+    false = cache.touch(1, over)
+    nil = cache.get(1)
+  end
+end
+").
+
 %% What the exception says.
 limits(Config) ->
     evaluate(Config, "
@@ -210,7 +312,7 @@ defmodule Timed do
   use Cats.Cache, ttl: :infinity
 end
 defmodule Plain do
-  use Cats.Cache
+  use Cats.Cache, engine: :linear_hash
 end
 defmodule Absent do
   use Cats.Cache
@@ -218,25 +320,29 @@ end
 {:ok, _} = Supervisor.start_link([Timed, Plain], strategy: :one_for_one)
 for cache <- [Timed, Plain], do: :ok = cache.put(:sky, \"blue\")
 many = Stream.concat([for(n <- 1..300, do: {n, n}), [:odd]])
-no_time = \"cannot give or tell a time: the cache has no option ttl or idle\"
-lifetime = \"takes ttl: from 1 to 1099511627775 milliseconds, or :infinity, not: \"
+no_time = \"cannot give or tell a time: the cache has option engine without ttl or idle\"
+lifetime = \"takes ttl: up to 1099511627775 milliseconds, or :infinity, not: \"
 timeout = \"from 0 to 4294967295 milliseconds, or :infinity, not: \"
 options =
   \"takes no options but ttl, stale, refresh_ahead, negative_ttl, returns, timeout, retry, refresh_timeout, not: \"
 outcomes =
   \"needs a function that returns {:store, value}, {:store, value, ttl: milliseconds} or {:ignore, value}, not: \"
 function = \"takes a function of one argument, not: \"
-result = \"needs a function that returns {get, value} or :pop, not: \"
+result = \"needs a function that returns {get, value}, {:ignore, get} or :pop, not: \"
 pairs = \"takes pairs {key, value}, not: \"
 unfit = \"takes no option that gives a cache another type, access, key or heir, not: \"
 cases = [
   {Timed, :put, [1, 2, [tll: 1]], \"takes no options but ttl, not: {:tll, 1}\"},
-  {Timed, :put, [1, 2, [ttl: 0]], lifetime <> \"{:ttl, 0}\"},
+  {Timed, :put, [1, 2, [ttl: 1_099_511_627_776]], lifetime <> \"{:ttl, 1099511627776}\"},
   {Timed, :put, [1, 2, [ttl: 1.5]], lifetime <> \"{:ttl, 1.5}\"},
   {Timed, :put, [1, 2, [:ttl]], lifetime <> \":ttl\"},
   {Timed, :put, [1, 2, %{ttl: 5}], \"takes a list of options, not: %{ttl: 5}\"},
   {Timed, :put, [1, 2, [{:ttl, 5} | :x]], \"takes a list of options, not: :x\"},
   {Plain, :put, [1, 2, [ttl: 5]], no_time},
+  {Plain, :put_new, [1, 2, [ttl: 5]], no_time},
+  {Plain, :put_all, [[{1, 2}], [ttl: 5]], no_time},
+  {Timed, :put_new, [1, 2, [tll: 1]], \"takes no options but ttl, not: {:tll, 1}\"},
+  {Timed, :put_all, [[{1, 2}], [ttl: 1.5]], lifetime <> \"{:ttl, 1.5}\"},
   {Timed, :put_all, [5], pairs <> \"5\"},
   {Timed, :put_all, [[{1, 2}, 3]], pairs <> \"3\"},
   {Timed, :put_all, [[{1, 2}, {3, 4, 5}]], pairs <> \"{3, 4, 5}\"},
@@ -246,7 +352,8 @@ cases = [
   {Timed, :fetch, [:sky, :blue], function <> \":blue\"},
   {Timed, :fetch, [:sky, fn -> 1 end], function <> \"#Function\"},
   {Timed, :fetch, [:grass, & &1, [tll: 1]], options <> \"{:tll, 1}\"},
-  {Timed, :fetch, [:grass, & &1, [ttl: 0]], lifetime <> \"{:ttl, 0}\"},
+  {Timed, :fetch, [:grass, & &1, [ttl: :never]], lifetime <> \"{:ttl, :never}\"},
+  {Timed, :fetch, [:grass, fn _ -> :green end, [returns: :outcome, ttl: 0]], outcomes <> \":green\"},
   {Timed, :fetch, [:grass, & &1, [timeout: -1]], \"takes timeout: \" <> timeout <> \"{:timeout, -1}\"},
   {Timed, :fetch, [:grass, & &1, [refresh_timeout: 0.5]],
    \"takes refresh_timeout: \" <> timeout <> \"{:refresh_timeout, 0.5}\"},
@@ -264,10 +371,12 @@ cases = [
   {Timed, :get_and_update, [:sky, & &1], result <> \"\\\"blue\\\"\"},
   {Timed, :get_and_update, [:grass, &{1, &1, 3}], result <> \"{1, nil, 3}\"},
   {Timed, :update, [:grass, 1, 2], function <> \"2\"},
-  {Timed, :increment, [:sky], \"adds to an integer, and the value of :sky is not one: \\\"blue\\\"\"},
-  {Timed, :increment, [:grass, 1.5], \"adds an integer, not: 1.5\"},
-  {Timed, :increment, [:grass, {2, 1}], \"adds an integer, not: {2, 1}\"},
-  {Timed, :touch, [:sky, 0], lifetime <> \"{:ttl, 0}\"},
+  {Timed, :increment, [:sky], \"changes an integer, and the value of :sky is not one: \\\"blue\\\"\"},
+  {Timed, :increment, [:grass, 1.5], \"takes integers, not: 1.5\"},
+  {Timed, :increment, [:grass, {2, 1}], \"takes integers, not: {2, 1}\"},
+  {Timed, :decrement, [:grass, 1, :none], \"takes integers, not: :none\"},
+  {Timed, :decrement, [:sky], \"changes an integer, and the value of :sky is not one: \\\"blue\\\"\"},
+  {Timed, :touch, [:sky, 0.0], lifetime <> \"{:ttl, 0.0}\"},
   {Plain, :touch, [:sky, 1], no_time},
   {Plain, :ttl, [:sky], no_time},
   {Absent, :start_link, [:x], \"takes a list of options, not: :x\"}
@@ -276,9 +385,13 @@ cases = [
 end ++ for {function, arguments} <- [get: [1], put: [1, 2], put_new: [1, 2], put_all: [[a: 1]], fetch: [1, & &1],
                                      get_and_update: [1, &{&1, &1}], update: [1, 1, & &1], increment: [1],
                                      delete: [1], take: [1], clear: [], has_key?: [1], size: [], ttl: [1],
-                                     touch: [1, 1]] do
+                                     touch: [1, 1], touch: [1, 0], put: [1, 2, [ttl: 1]], put: [1, 2, [ttl: 0]],
+                                     put_new: [1, 2, [ttl: 1]], put_new: [1, 2, [ttl: 0]], keys: [], fetch!: [1],
+                                     put_all: [[a: 1], [ttl: 1]], put_all: [[a: 1], [ttl: 0]], decrement: [1]] do
   {Absent, function, arguments, \"finds no cache Absent: its process does not run. Start it by a supervisor\"}
 end
+\"Absent.stream finds no cache Absent\" <> _ =
+  try do Enum.count(Absent.stream()) rescue error in ArgumentError -> Exception.message(error) end
 for {cache, function, arguments, words} = bad <- cases do
   message = try do apply(cache, function, arguments) rescue error in ArgumentError -> Exception.message(error) end
   if is_binary(message) and String.starts_with?(message, \"#{inspect(cache)}.#{function} #{words}\"), do: :ok, else:

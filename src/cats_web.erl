@@ -39,9 +39,12 @@
 %% Tables of which one answer tells.
 -define(TABLES, 200).
 -define(METRICS, 1000).
+-define(NO_INETS, <<"the page is served by the application inets of Erlang/OTP: add inets to the applications of the"
+                    " release">>).
 
 %% @doc Starts a server. Returns it together with its address. Fails with `{badarg, Option}' for an invalid option, and
-%% when the address is not that of loopback and there is no token. Returns the error of `inets' if it cannot listen.
+%% when the address is not that of loopback and there is no token. Returns the error of `inets' if it cannot listen, and
+%% `{no_inets, Text, Reason}' if that cannot start, for example because a release does not contain it.
 -spec start(options()) -> {ok, Server :: pid(), Url :: string()} | {error, Reason :: term()}.
 start(Options) ->
     maps:foreach(fun check/2, Options),
@@ -51,8 +54,13 @@ start(Options) ->
          end,
     Token = unicode:characters_to_binary(maps:get(token, Options, "")),
     lists:member(Ip, ?LOOPBACK) orelse Token =/= <<>> orelse error({badarg, {ip, Ip}}),
-    {ok, _} = application:ensure_all_started(inets),
-    case inets:start(httpd, settings(Ip, maps:get(port, Options, 0), Token)) of
+    case application:ensure_all_started(inets) of
+        {ok, _} -> serve(Ip, maps:get(port, Options, 0), Token);
+        {error, Reason} -> {error, {no_inets, ?NO_INETS, Reason}}
+    end.
+
+serve(Ip, Wanted, Token) ->
+    case inets:start(httpd, settings(Ip, Wanted, Token)) of
         {ok, Server} ->
             [{port, Port}] = httpd:info(Server, [port]),
             {ok, Server, url(Ip, Port, Token)};

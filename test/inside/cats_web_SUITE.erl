@@ -5,13 +5,14 @@
 -export([decoded/1]).
 -export([page/1, node/1, tables/1, table/1, json/1, metrics/1, metrics_of_odd_names/1, dashboard/1, token/1,
          names_of_the_host/1, bad_options/1, only_reads/1, odd_requests/1, connections/1,
-         slow_clients/1, many_tables/1, stopped/1]).
+         slow_clients/1, many_tables/1, stopped/1, without_inets/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [page, node, tables, table, json, metrics, metrics_of_odd_names, dashboard, token, names_of_the_host, bad_options,
-     only_reads, odd_requests, connections, slow_clients, many_tables, stopped].
+     only_reads, odd_requests, connections, slow_clients, many_tables, stopped,
+     without_inets].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
 
@@ -425,6 +426,14 @@ trickle(Socket, Times) ->
         ok -> timer:sleep(50), trickle(Socket, Times - 1);
         Error -> Error
     end.
+
+%% As in a release that does not contain it.
+without_inets(_Config) ->
+    Peer = cats_test_lib:start_peer(["-pa", filename:dirname(code:which(cats))]),
+    true = peer:call(Peer, code, del_path, [inets]),
+    ?assertMatch({error, {no_inets, <<"the page is served by the application inets", _/binary>>, {inets, _}}},
+                 peer:call(Peer, cats_web, start, [#{}])),
+    peer:stop(Peer).
 
 many_tables(Config) ->
     cats_test_lib:in_process(

@@ -255,7 +255,8 @@ remark(new, ttl_and_idle) -> {2, <<"a table has option ttl or option idle, not b
 remark(new, nothing_removed) -> {2, <<"option notify goes with ttl, idle or limit only">>};
 remark(removed, no_notices) -> {1, <<"the table has no option notify">>};
 remark(removed, not_receiver) -> {1, <<"option notify of the table has another process">>};
-remark(insert, no_insert_options) -> {3, <<"not a map with ttl: from 1 to 1099511627775 milliseconds, or infinity">>};
+remark(Function, no_insert_options) when Function =:= insert; Function =:= insert_new ->
+    {3, <<"not a map with ttl: from 1 to 1099511627775 milliseconds, or infinity">>};
 remark(contention, no_contention) -> {1, <<"contention is known of tables with engine hash or ca, not of snapshots">>};
 remark(contention, no_time) -> {2, <<"not a number of milliseconds below 2^32">>};
 remark(fetch, nested) -> {2, <<"the function fetches the key for which it makes the object">>};
@@ -316,18 +317,10 @@ explain_by_call(badarg, snapshot, [Tables], none) when is_list(Tables) ->
     #{1 => <<"not a proper list">>};
 explain_by_call(Reason, snapshot, [Tables], Cause) ->
     as_ets(Reason, delete, [Tables], Cause);
-explain_by_call(badarg, new, [_Name, _Options], {invalid_option, {Name, Time}})
-  when Name =:= ttl orelse Name =:= idle, is_integer(Time) ->
-    #{2 => text("invalid option: ~0tP is neither from 1 to 1099511627775 milliseconds nor infinity",
-                [{Name, Time}, 30])};
 explain_by_call(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
-    Format = case Why of
-                 invalid_option -> "invalid option: ~0tP";
-                 repeated_option -> "invalid option: ~0tP again"
-             end,
     case as_ets(Reason, Function, Arguments, none) of
         #{2 := Remark} = Remarks when Remark =/= <<"invalid options">> -> Remarks;
-        Remarks -> Remarks#{2 => text(Format, [Option, 30])}
+        Remarks -> Remarks#{2 => invalid(Why, Function, Option)}
     end;
 explain_by_call(Reason, Function, [Table, _EtsTable], {cats, Cause}) when Function =:= from_ets; Function =:= to_ets ->
     name_ets(Cause, 1, [Table], copied(Reason, 1, Table, Cause));
@@ -375,8 +368,9 @@ explain_by_call(badarg, add, [_Table, _Key, Increments], none) ->
         true -> #{3 => <<"a counter is not a number">>};
         false -> #{3 => <<"not a number, nor a position with a number, nor a list of such">>}
     end;
-explain_by_call(Reason, insert, [Table, Objects, _Options], Cause) ->
-    as_ets(Reason, insert, [Table, Objects], Cause);
+explain_by_call(Reason, Function, [Table, Objects, _Options], Cause)
+  when Function =:= insert; Function =:= insert_new ->
+    as_ets(Reason, Function, [Table, Objects], Cause);
 explain_by_call(Reason, add, [Table, Key, Increments], Cause) ->
     as_ets(Reason, update_counter, [Table, Key, in_integers(Increments)], Cause);
 explain_by_call(Reason, Function, [Table | _], Cause)
@@ -413,6 +407,13 @@ is_known(update_element, [_Table, _Key, _ElementSpec, _Default], default) ->
 is_known(Function, Arguments, _Cause) ->
     erlang:function_exported(ets, Function, length(Arguments)).
 
+invalid(invalid_option, Function, Option) when Function =:= new; Function =:= setopts ->
+    text("invalid option: ~0tP (valid: ~ts)", [Option, 30, cats_options:valid(Function, Option)]);
+invalid(invalid_option, _Function, Option) ->
+    text("invalid option: ~0tP", [Option, 30]);
+invalid(repeated_option, _Function, Option) ->
+    text("invalid option: ~0tP again", [Option, 30]).
+
 text(Format, Arguments) ->
     unicode:characters_to_binary(io_lib:format(Format, Arguments)).
 
@@ -439,12 +440,19 @@ default_remark(_Cause, _Default) -> "".
 %% operations.
 as_ets(Reason, Function, Arguments, Cause) ->
     Frame = {ets, Function, Arguments, [{error_info, #{cause => Cause}}]},
-    try
-        erl_stdlib_errors:format_error(Reason, [Frame])
+    try erl_stdlib_errors:format_error(Reason, [Frame]) of
+        Remarks -> maps:map(fun(_Place, Remark) -> of_cats(Remark) end, Remarks)
     catch
         error:_ when Cause =/= none -> as_ets(Reason, Function, Arguments, none);
         error:_ -> #{}
     end.
+
+%% The remark of ets, about tables of cats.
+of_cats(Remark) when is_binary(Remark) ->
+    Existing = binary:replace(Remark, <<"an existing ETS table">>, <<"an existing table of cats">>),
+    binary:replace(Existing, <<"an ETS table">>, <<"a table of cats">>);
+of_cats(Remark) ->
+    Remark.
 
 %% What is wrong with one of two tables between which objects are copied.
 copied(_Reason, Place, _Table, none) ->

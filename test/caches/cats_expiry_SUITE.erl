@@ -84,6 +84,7 @@ passing() -> oneof([0, range(1, 40), range(1, 1500), range(1, 200000), 20000000]
 
 step() ->
     frequency([{4, {insert, object()}}, {4, {insert, object(), lifetime()}}, {2, {insert_new, object()}},
+               {2, {insert_new, object(), lifetime()}}, {1, {insert_new, list(object()), lifetime()}},
                {3, {touch, key(), lifetime()}}, {2, {delete, key()}}, {1, {take, key()}},
                {2, {counter, key(), range(0, 5)}}, {1, {element, key(), value()}}, {1, {insert_list, list(object())}},
                {2, {lookup, key()}}, {4, {pass, passing()}}, {2, all}, {1, replace_all}, {1, {replace, key(), value()}},
@@ -131,6 +132,14 @@ step({insert_new, Object}, Table, _, Model) ->
     ?assertEqual(IsNew, cats:insert_new(Table, Object)),
     case IsNew of
         true -> put_object(Object, after_now(1000), Model);
+        false -> Model
+    end;
+step({insert_new, Objects, Time}, Table, _, Model) ->
+    New = lists:flatten([Objects]),
+    IsNew = not lists:any(fun(Object) -> is_map_key(element(1, Object), Model) end, New),
+    ?assertEqual(IsNew, cats:insert_new(Table, Objects, #{ttl => Time})),
+    case IsNew of
+        true -> lists:foldl(fun(Object, M) -> put_object(Object, after_now(Time), M) end, Model, New);
         false -> Model
     end;
 step({touch, Key, Time}, Table, _, Model) ->
@@ -315,8 +324,8 @@ explanations(_Config) ->
     [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{Key, Value}]]))
      || Key <- [ttl, idle], Value <- [0, -1, 1.5, never, 1 bsl 70]],
     Longest = 1 bsl 40 - 1,
-    ?assertEqual(#{2 => <<"invalid option: {ttl,1099511627776} is neither from 1 to 1099511627775 milliseconds nor "
-                          "infinity">>},
+    ?assertEqual(#{2 => <<"invalid option: {ttl,1099511627776} (valid: {ttl, 1 to 1099511627775 milliseconds, or "
+                          "infinity})">>},
                  cats_test_lib:remarks(new, [t, [{ttl, Longest + 1}]])),
     Lasting = cats:new(t, [{ttl, Longest}]),
     true = cats:insert(Lasting, {1, x}, #{ttl => Longest}),
@@ -324,15 +333,21 @@ explanations(_Config) ->
     Plain = cats:new(t, []),
     Lacks = #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>},
     [?assertEqual(Lacks, cats_test_lib:remarks(Function, Arguments))
-     || {Function, Arguments} <- [{insert, [Plain, {1}, #{ttl => 1}]}, {touch, [Plain, 1, 1]}, {ttl, [Plain, 1]}]],
+     || {Function, Arguments} <- [{insert, [Plain, {1}, #{ttl => 1}]}, {insert_new, [Plain, {1}, #{ttl => 1}]},
+                                   {touch, [Plain, 1, 1]}, {ttl, [Plain, 1]}]],
     Table = cats:new(t, [{ttl, 10}]),
     NoTime = #{3 => <<"neither from 1 to 1099511627775 milliseconds nor infinity">>},
     [?assertEqual(NoTime, cats_test_lib:remarks(Function, Arguments))
      || Time <- [0, -1, 1.0, never, 1 bsl 40, 1 bsl 60],
-        {Function, Arguments} <- [{insert, [Table, {1}, #{ttl => Time}]}, {touch, [Table, 1, Time]}]],
+        {Function, Arguments} <- [{insert, [Table, {1}, #{ttl => Time}]}, {insert_new, [Table, {1}, #{ttl => Time}]},
+                                  {touch, [Table, 1, Time]}]],
     ?assertEqual(#{3 => <<"not a map with ttl: from 1 to 1099511627775 milliseconds, or infinity">>},
                  cats_test_lib:remarks(insert, [Table, {1}, #{idle => 1}])),
+    ?assertEqual(cats_test_lib:remarks(insert, [Table, {1}, #{idle => 1}]),
+                 cats_test_lib:remarks(insert_new, [Table, {1}, #{idle => 1}])),
     ?assertError(badarg, cats:insert(Table, {1}, [])),
+    ?assertError(badarg, cats:insert_new(Table, {1}, [])),
+    ?assertMatch(#{2 := _}, cats_test_lib:remarks(insert_new, [Table, not_a_tuple, #{ttl => 1}])),
     ?assertMatch(#{2 := _}, cats_test_lib:remarks(insert, [Table, not_a_tuple, #{ttl => 1}])),
     true = cats:delete(Table),
     [?assertMatch(#{1 := _}, cats_test_lib:remarks(Function, Arguments))

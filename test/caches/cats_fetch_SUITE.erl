@@ -494,7 +494,7 @@ explanations(_Config) ->
                          "returns, object or outcome">>},
     [?assertEqual({Arguments, Remarks}, {Arguments, cats_test_lib:remarks(fetch, Arguments)})
      || {Arguments, Remarks} <-
-            [{[no_table, k, Make], #{1 => <<"the table identifier does not refer to an existing ETS table">>}},
+            [{[no_table, k, Make], #{1 => <<"the table identifier does not refer to an existing table of cats">>}},
              {[Bag, k, Make], #{1 => <<"the table is a bag: a key may have several objects">>}},
              {[Set, k, fun() -> {k} end], #{3 => <<"not a function of one argument">>}},
              {[Set, k, fun(_) -> {x} end], NoObject}, {[Set, k, fun(_) -> {} end], NoObject},

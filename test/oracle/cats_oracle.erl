@@ -626,7 +626,7 @@ cause(Info) ->
 remarks(Reason, Top = {_, Name, As, Info}) ->
     case {explained_here(Name, As) andalso known_cause(cause(Info)), proplists:get_value(error_info, Info)} of
         {true, #{module := Explainer}} ->
-            try maps:map(fun(_, Text) -> without_option(unicode:characters_to_binary(Text)) end,
+            try maps:map(fun(_, Text) -> without_option(cats_test_lib:in_words_of_ets(Text)) end,
                          Explainer:format_error(Reason, [Top]))
             catch error:_ -> #{}    % as on improper lists; a person is told nothing then
             end;
@@ -649,8 +649,9 @@ text(Reason, Top = {_, Name, As, Info}) ->
         true ->
             Frame = setelement(3, Top, one_identifier(As)),
             Text = unicode:characters_to_list(erl_error:format_exception(error, Reason, [Frame])),
-            without_option(re:replace([C || C <- Text, C > $\s, C =/= $"], "cats:", "ets:",
-                                      [global, unicode, {return, binary}]));
+            Called = re:replace([C || C <- Text, C > $\s, C =/= $"], "cats:", "ets:",
+                                [global, unicode, {return, binary}]),
+            without_option(cats_test_lib:in_words_of_ets(Called));
         false -> long
     end.
 

@@ -260,10 +260,11 @@ outcome(Module, Table, Slot) ->
         error:Reason:Stack ->
             [{Module, slot, [Table, Slot], Info} | _] = Stack,
             #{module := Explainer} = proplists:get_value(error_info, Info),
-            {Reason, Explainer:format_error(Reason, Stack)}
+            Remarks = Explainer:format_error(Reason, Stack),
+            {Reason, maps:map(fun(_, Text) -> cats_test_lib:in_words_of_ets(Text) end, Remarks)}
     end.
 
-invalid(Option) -> #{2 => unicode:characters_to_binary(io_lib:format("invalid option: ~0tp", [Option]))}.
+invalid(Option) -> #{2 => cats_test_lib:invalid_option(new, Option)}.
 
 %% The explanation of each argument, as a person reads it.
 refusal(Options) ->

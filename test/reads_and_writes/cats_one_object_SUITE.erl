@@ -288,7 +288,7 @@ explanations(_Config) ->
     Bag = cats:new(t, [bag]),
     true = cats:insert(Set, {k, 1, a}),
     Keep = fun(_) -> keep end,
-    NoTable = <<"the table identifier does not refer to an existing ETS table">>,
+    NoTable = <<"the table identifier does not refer to an existing table of cats">>,
     IsBag = #{1 => <<"the table is a bag: a key may have several objects">>},
     NoResult = #{3 => <<"the function returned neither an object with the same key, nor keep or delete">>},
     NoList = #{2 => <<"not a list">>},

@@ -281,10 +281,10 @@ rights(_Config) ->
              {range, [Table, #{}, 1]}, {range, [Table, 1, 2, 3]}],
     [Remarks] =
         cats_test_lib:together([fun() -> [explanation(Function, Arguments) || {Function, Arguments} <- Calls] end]),
-    [?assertEqual(#{1 => <<"the table identifier refers to an ETS table with insufficient access rights">>}, Remark)
+    [?assertEqual(#{1 => <<"the table identifier refers to a table of cats with insufficient access rights">>}, Remark)
      || Remark <- Remarks],
     true = cats:delete(Table),
-    [?assertEqual(#{1 => <<"the table identifier does not refer to an existing ETS table">>},
+    [?assertEqual(#{1 => <<"the table identifier does not refer to an existing table of cats">>},
                   explanation(Function, Arguments))
      || {Function, Arguments} <- Calls].
 

@@ -1,10 +1,10 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([root/0, native_calls/2, ensure_proper/0, environment/2, rounds/1, remarks/2, start/1, new/3, only_cats/1,
-         tables/0, with_memory/1, types/0, types/1, policies/0, spawn_owner/1, start_much/0, read_much/0, is_long/0,
-         run/2, run_in/2, in_process/1, stop/2, down/1, eventually/1, eventually/2, clock/0, flights/0, together/1,
-         forever/1, repeat/1, repeat_for/2, all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1,
-         in_small_vm/2, fill_processes/0]).
+-export([root/0, native_calls/2, ensure_proper/0, environment/2, rounds/1, remarks/2, invalid_option/2,
+         in_words_of_ets/1, start/1, new/3, only_cats/1, tables/0, with_memory/1, types/0, types/1, policies/0,
+         spawn_owner/1, start_much/0, read_much/0, is_long/0, run/2, run_in/2, in_process/1, stop/2, down/1,
+         eventually/1, eventually/2, clock/0, flights/0, together/1, forever/1, repeat/1, repeat_for/2,
+         all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2, fill_processes/0]).
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -273,6 +273,21 @@ remarks(Function, Arguments) ->
             #{error_info := #{module := Module}} = maps:from_list(Info),
             maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(Reason, Stack))
     end.
+
+%% @doc The remark on an invalid option of this function.
+-spec invalid_option(Function :: atom(), Option :: term()) -> binary().
+invalid_option(Function, Option) when Function =:= new; Function =:= setopts ->
+    unicode:characters_to_binary(io_lib:format("invalid option: ~0tp (valid: ~ts)",
+                                               [Option, cats_options:valid(Function, Option)]));
+invalid_option(_Function, Option) ->
+    unicode:characters_to_binary(io_lib:format("invalid option: ~0tp", [Option])).
+
+%% @doc A remark of cats, which says "a table of cats" where ets says "an ETS table". Spaces may be missing.
+-spec in_words_of_ets(unicode:chardata()) -> binary().
+in_words_of_ets(Text) ->
+    Ets = re:replace(Text, "an( ?)existing( ?)table ?of ?cats", "an\\1existing\\2ETS\\2table", [unicode, global]),
+    re:replace(Ets, "refers( ?)to( ?)a( ?)table ?of ?cats", "refers\\1to\\2an\\2ETS\\3table",
+               [unicode, global, {return, binary}]).
 
 %% @doc Starts a VM with these arguments, however long that takes. It ends with the caller.
 -spec start_peer([string()]) -> pid().

@@ -12,7 +12,7 @@
 -export_type([called/0]).
 
 %% A transaction becomes a long one before it compares more objects at each read.
--define(COMPARED, 24).
+-define(COMPARED, 12).
 
 %% Whether a transaction becomes a long one before it reads so many keys more. What a preferred one reads is reserved,
 %% which only a long one can do.

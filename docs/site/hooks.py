@@ -4,6 +4,7 @@
 - Some documents of the root folder become pages too. Their links, and links to them, are rewritten.
 - Within a folder, pages follow the order of the links in its index.md. Other pages come after them. The root documents
   stand together.
+- An example in Erlang and the same in Elixir right behind it stand in tabs.
 """
 import os
 import posixpath
@@ -19,6 +20,7 @@ REFERENCE = os.path.join(ROOT, "_build/reference")
 ROOT_DOCUMENTS = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
 TITLES = {"index.md": "Home", "papers.md": "Papers"}
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
+BOTH = re.compile(r"^(```erlang\n(?:(?!```).*\n)*```)\n\n(```elixir\n(?:(?!```).*\n)*```)$", re.MULTILINE)
 
 
 def on_files(files, config):
@@ -41,7 +43,14 @@ def on_page_markdown(markdown, page, config, files):
     if page.file.src_uri in ROOT_DOCUMENTS:
         return relink(markdown, ROOT, "")
     folder = posixpath.dirname(page.file.src_uri)
-    return relink(markdown, os.path.join(DOCS, folder), folder)
+    return tabs(relink(markdown, os.path.join(DOCS, folder), folder))
+
+
+def tabs(markdown):
+    def tab(language, example):
+        return f'=== "{language}"\n\n' + "\n".join(f"    {line}".rstrip() for line in example.split("\n"))
+
+    return BOTH.sub(lambda match: tab("Erlang", match[1]) + "\n\n" + tab("Elixir", match[2]), markdown)
 
 
 def relink(markdown, directory, folder):

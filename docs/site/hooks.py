@@ -5,6 +5,7 @@
 - Within a folder, pages follow the order of the links in its index.md. Other pages come after them. The root documents
   stand together.
 - An example in Erlang and the same in Elixir right behind it stand in tabs.
+- The search prefers pages of the guide, for they answer what users ask.
 """
 import os
 import posixpath
@@ -37,6 +38,8 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
+    if page.file.src_uri.startswith("guide/"):
+        page.meta["search"] = {"boost": 4}
     if page.file.src_uri == "index.md":
         readme = read(os.path.join(ROOT, "README.md")).partition("## Install")[0].strip()
         return relink(markdown, DOCS, "").replace("{{ readme }}", relink(readme, ROOT, ""))

@@ -6,6 +6,7 @@ import re
 import tempfile
 import threading
 import unittest
+import urllib.parse
 
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
@@ -15,6 +16,17 @@ import browser
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SITE = os.path.join(ROOT, "_build/site")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
+# What users ask, and the page that answers.
+QUESTIONS = {"expire objects": "guide/caches.html",
+             "memory limit": "guide/caches.html",
+             "nested transaction": "guide/transactions.html",
+             "release": "guide/installing.html",
+             "counters": "guide/beyond-ets.html",
+             "move from cachex": "guide/coming-from-caches.html",
+             "leaderboard": "guide/order-statistics.html",
+             "survive a crash": "guide/beyond-ets.html",
+             "which table is hot": "guide/seeing-inside.html",
+             "no rust": "guide/installing.html"}
 
 
 def read(path):
@@ -79,6 +91,17 @@ class Site(unittest.TestCase):
         self.assertIn("lookup_elements/3", heading.text)
         self.assertIn("-spec lookup_elements(", self.browser.find_element(By.CSS_SELECTOR, "#lookup_elements-3 + div").text)
         self.assert_loaded_only_from(base)
+
+    def test_search_answers_questions(self):
+        self.assertEqual({question: self.first_page(question) for question in QUESTIONS}, QUESTIONS)
+
+    def first_page(self, question):
+        """The page of the first result."""
+        base = f"http://127.0.0.1:{self.server.server_port}/"
+        self.browser.get(f"{base}index.html?q={urllib.parse.quote(question)}")
+        self.browser.find_element(By.CSS_SELECTOR, ".md-search__input").click()
+        link = WebDriverWait(self.browser, 20).until(lambda browser: browser.find_element(By.CSS_SELECTOR, ".md-search-result__link"))
+        return re.sub(r"[?#].*", "", link.get_attribute("href").removeprefix(base))
 
     @staticmethod
     def first_result(browser):

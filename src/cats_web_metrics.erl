@@ -6,7 +6,7 @@
 %% @doc The figures of the node, and those of its largest tables.
 -spec text(Limit :: pos_integer()) -> iodata().
 text(Limit) ->
-    Rows = cats_stats:rows(memory, Limit),
+    Rows = [{Row, labels(Row)} || Row <- cats_stats:rows(memory, Limit)],
     #{retired := Retired, freed := Freed, bytes := Bytes} = cats:garbage(),
     [family(cats_tables, gauge, "Tables of this node.", [{[], length(cats:all())}]),
      family(cats_memory_bytes, gauge, "Memory of all tables and snapshots.", [{[], cats:memory()}]),
@@ -15,7 +15,7 @@ text(Limit) ->
      family(cats_garbage_bytes, gauge, "About the bytes of those that wait to be freed.", [{[], Bytes}]),
      family(cats_vm_memory_bytes, gauge, "Memory of the VM, as erlang:memory/1 tells it.",
             [{[{kind, atom_to_list(Kind)}], erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
-     [family(Name, Type, Help, [{Labels, Number} || {Row, Labels} <- labelled(Rows), Number <- figure(Item, Row)])
+     [family(Name, Type, Help, [{Labels, Number} || {Row, Labels} <- Rows, Number <- figure(Item, Row)])
       || {Name, Type, Item, Help} <- families()],
      kinds(cats_table_adaptations_total, "Splits and joins of base nodes or buckets.",
            [{splits, "split"}, {joins, "join"}], Rows),
@@ -47,15 +47,13 @@ families() ->
 
 figure(Item, #{stats := Stats}) -> [Number || #{Item := Number} <- [Stats]].
 
-labelled(Rows) -> [{Row, labels(Row)} || Row <- Rows].
-
 %% A table without a name of its own is told from others of its name by its identifier.
 labels(#{table := Table, name := Name, id := Id}) ->
     [{table, atom_to_list(Name)} | [{id, cats_stats:identifier(Id)} || not is_atom(Table)]].
 
 kinds(Name, Help, Items, Rows) ->
     family(Name, counter, Help,
-           [{Labels ++ [{kind, Kind}], Number} || {Row, Labels} <- labelled(Rows), {Item, Kind} <- Items,
+           [{Labels ++ [{kind, Kind}], Number} || {Row, Labels} <- Rows, {Item, Kind} <- Items,
                                                   Number <- figure(Item, Row)]).
 
 %% The classes of waits, as a histogram in seconds.
@@ -64,7 +62,7 @@ waits(Rows) ->
     case Rows of
         [] -> [];
         _ -> [head(Name, histogram, "Waits for locks of the table.")
-             | [histogram(Name, Labels, Stats) || {#{stats := Stats}, Labels} <- labelled(Rows)]]
+             | [histogram(Name, Labels, Stats) || {#{stats := Stats}, Labels} <- Rows]]
     end.
 
 histogram(Name, Labels, #{waits_by_length := Classes, waits := Waits, wait_time := Microseconds}) ->

@@ -153,12 +153,15 @@ down(Reason) ->
 eventually(Condition) -> eventually(Condition, 60000).
 
 -spec eventually(fun(() -> boolean()), Milliseconds :: integer()) -> true.
-eventually(Condition, Milliseconds) ->
+eventually(Condition, Milliseconds) -> eventually(Condition, Milliseconds, 1).
+
+%% Most of what must come comes soon.
+eventually(Condition, Milliseconds, Pause) ->
     case Condition() of
         true -> true;
         _ when Milliseconds > 0 ->
-            timer:sleep(10),
-            eventually(Condition, Milliseconds - 10);
+            timer:sleep(Pause),
+            eventually(Condition, Milliseconds - Pause, min(2 * Pause, 10));
         _ -> error(never_happened)
     end.
 

@@ -346,7 +346,7 @@ running_renewer(Fetch) ->
 one_of_two_leads(_Config) ->
     Runs = counters:new(1, []),
     Make = fun(Key) -> counters:add(Runs, 1, 1), timer:sleep(3), {Key, old} end,
-    Rounds = 200,
+    Rounds = cats_test_lib:rounds(50),
     Table = ended(set, 1000),
     [begin
          Ready = atomics:new(1, []),

@@ -55,7 +55,10 @@ defmodule Cats do
           memory: non_neg_integer | :infinity
         ) :: {:ok, result} | {:error, reason :: term}
         when result: term
-  def transaction(fun, options \\ []) when is_function(fun, 0) do
+  def transaction(fun, options \\ []) do
+    is_function(fun, 0) or
+      raise ArgumentError, "a transaction is a function without arguments, not #{inspect(fun)}"
+
     case :cats_transaction.run(fn -> attempt(fun) end, [], options(options)) do
       {:atomic, result} -> {:ok, result}
       {:aborted, {__MODULE__, :raised, error, stack}} -> :erlang.raise(:error, error, stack)

@@ -36,7 +36,7 @@ defmodule Cats.Cache do
     * `evict: policy`: which objects are evicted. See the type `policy` of `:cats`.
     * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
     * `idle: milliseconds`: how long a value lives after it was last read. In place of `ttl`.
-    * `engine: ...`: see `:cats.new/2`. Then values have times only with one of the options above.
+    * `engine: ...` and `:compressed`: see `:cats.new/2`. Then values have times only with one of the options above.
 
   Options of bags, of access, `keypos` and `heir` are not for caches.
 
@@ -191,8 +191,16 @@ defmodule Cats.Cache do
     # What is given first is the last in the list, where it counts.
     all = [:named_table, :public, {:write_concurrency, true} | options]
     has_times = Enum.any?([:engine, :idle, :limit, :ttl], &List.keymember?(options, &1, 0))
-    {:ok, :cats.new(name, if(has_times, do: all, else: [{:ttl, :infinity} | all]))}
+    all = if has_times or :compressed in options, do: all, else: [{:ttl, :infinity} | all]
+    {:ok, :cats.new(name, all)}
   end
+
+  # A request that nobody expects does not end the cache.
+  @impl true
+  def handle_call(_request, _from, state), do: {:reply, {:error, :unknown_request}, state}
+
+  @impl true
+  def handle_cast(_request, state), do: {:noreply, state}
 
   # What an option may be.
   @lifetime "up to 1099511627775 milliseconds, or :infinity"
@@ -297,16 +305,12 @@ defmodule Cats.Cache do
 
       {_, :no_expiry} ->
         raise ArgumentError,
-              "#{inspect(cache)}.#{function} cannot give or tell a time: the cache has option engine without ttl or " <>
-                "idle"
+              "#{inspect(cache)}.#{function} cannot give or tell a time: the cache was made without option ttl, idle " <>
+                "or limit"
 
-      {:update_counter, _} ->
-        key = hd(arguments)
-        value = :cats.lookup_element(cache, key, 2, nil)
-
-        raise ArgumentError,
-              "#{inspect(cache)}.#{function} changes an integer, and the value of #{inspect(key)} is not one: " <>
-                inspect(value)
+      {:update_counter, nil} ->
+        refuse_value(cache, function, hd(arguments))
+        :erlang.raise(:error, :badarg, stack)
 
       _ ->
         :erlang.raise(:error, :badarg, stack)
@@ -315,6 +319,15 @@ defmodule Cats.Cache do
 
   # What the function of a caller has raised, or another table.
   defp fail(_cache, _function, stack), do: :erlang.raise(:error, :badarg, stack)
+
+  # Another process may have changed the value by now.
+  defp refuse_value(cache, function, key) do
+    with [{_, value}] when not is_integer(value) <- :cats.lookup(cache, key) do
+      raise ArgumentError,
+            "#{inspect(cache)}.#{function} changes an integer, and the value of #{inspect(key)} is not one: " <>
+              inspect(value)
+    end
+  end
 
   @doc """
   The value of a key, or the default.
@@ -341,8 +354,11 @@ defmodule Cats.Cache do
   # The options of `:cats.insert/3`.
   defp lifetime(cache, function, options) do
     check_options(cache, function, options)
-    Map.new(options)
+    first(options)
   end
+
+  # Of options with one name, the first counts.
+  defp first(options), do: options |> Enum.reverse() |> Map.new()
 
   defp insert(cache, {key, _}, %{ttl: ttl}) when is_over(ttl), do: :cats.delete(cache, key)
   defp insert(cache, object, options), do: :cats.insert(cache, object, options)
@@ -433,7 +449,7 @@ defmodule Cats.Cache do
   def fetch(cache, key, fun, options \\ []) do
     check_fun(cache, :fetch, fun)
     check_options(cache, :fetch, options)
-    {returns, options} = Map.pop(Map.new(options), :returns)
+    {returns, options} = Map.pop(first(options), :returns)
     {is_over, options} = if is_over(options[:ttl]), do: {true, Map.delete(options, :ttl)}, else: {false, options}
 
     if returns == :outcome or is_over do
@@ -460,7 +476,7 @@ defmodule Cats.Cache do
   defp made(:outcome, _cache, _key, {:ignore, value}), do: {:ignore, {value}}
 
   defp made(:outcome, cache, key, {:store, value, options}) do
-    case lifetime(cache, :put, options) do
+    case lifetime(cache, :"fetch's outcome", options) do
       %{ttl: ttl} when is_over(ttl) -> {:ignore, {value}}
       options -> {:store, {key, value}, options}
     end

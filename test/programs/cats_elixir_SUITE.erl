@@ -249,7 +249,21 @@ defmodule Full do
   use Cats.Cache, limit: {:objects, 1000}
 end
 {:ok, _} = Supervisor.start_link([Plain, Full], strategy: :one_for_one)
+defmodule Compressed do
+  use Cats.Cache, [:compressed]
+end
+{:ok, compressed} = Compressed.start_link()
+:ok = Compressed.put(1, :a)
+{:error, :unknown_request} = GenServer.call(compressed, :anything)
+:ok = GenServer.cast(compressed, :anything)
+{:error, :unknown_request} = GenServer.call(compressed, :more)
+:a = Compressed.get(1)
+snapshot = :cats.snapshot(Compressed)
+\"errors were found at the given arguments:\" <> _ =
+  try do Cats.Cache.increment(snapshot, 1) rescue error in ArgumentError -> Exception.message(error) end
 for cache <- [Plain, Full] do
+  :ok = cache.put(1, :a, ttl: 70_000, ttl: :infinity)
+  true = cache.ttl(1) <= 70_000
   :ok = cache.put(1, :a)
   :infinity = cache.ttl(1)
   :ok = cache.put(1, :a, ttl: 60_000)
@@ -320,7 +334,7 @@ end
 {:ok, _} = Supervisor.start_link([Timed, Plain], strategy: :one_for_one)
 for cache <- [Timed, Plain], do: :ok = cache.put(:sky, \"blue\")
 many = Stream.concat([for(n <- 1..300, do: {n, n}), [:odd]])
-no_time = \"cannot give or tell a time: the cache has option engine without ttl or idle\"
+no_time = \"cannot give or tell a time: the cache was made without option ttl, idle or limit\"
 lifetime = \"takes ttl: up to 1099511627775 milliseconds, or :infinity, not: \"
 timeout = \"from 0 to 4294967295 milliseconds, or :infinity, not: \"
 options =
@@ -361,6 +375,8 @@ cases = [
    \"takes negative_ttl: from 0 to 1099511627775 milliseconds, not: {:negative_ttl, :infinity}\"},
   {Timed, :fetch, [:grass, & &1, [returns: :object]], \"takes returns: :value or :outcome, not: {:returns, :object}\"},
   {Timed, :fetch, [:grass, fn _ -> :green end, [returns: :outcome]], outcomes <> \":green\"},
+  {Timed, \"fetch's outcome\", fn -> Timed.fetch(:grass, fn _ -> {:store, 1, 50} end, returns: :outcome) end,
+   \"takes a list of options, not: 50\"},
   {Timed, :fetch, [:grass, & &1, [stale: -1]],
    \"takes stale: from 0 to 1099511627775 milliseconds, not: {:stale, -1}\"},
   {Timed, :fetch, [:grass, & &1, [retry: 1]], \"takes retry: true or false, not: {:retry, 1}\"},
@@ -393,7 +409,8 @@ end
 \"Absent.stream finds no cache Absent\" <> _ =
   try do Enum.count(Absent.stream()) rescue error in ArgumentError -> Exception.message(error) end
 for {cache, function, arguments, words} = bad <- cases do
-  message = try do apply(cache, function, arguments) rescue error in ArgumentError -> Exception.message(error) end
+  call = if is_function(arguments), do: arguments, else: fn -> apply(cache, function, arguments) end
+  message = try do call.() rescue error in ArgumentError -> Exception.message(error) end
   if is_binary(message) and String.starts_with?(message, \"#{inspect(cache)}.#{function} #{words}\"), do: :ok, else:
     IO.inspect({bad, message})
 end

@@ -1,17 +1,8 @@
 %% @hidden
 %% Single flight: of all processes that miss a key, one makes the object, and the others wait for it.
 %%
-%% A flight is a process that stands for the making of one object. The native library knows the flight of each key, by
-%% the table's own equality of keys (native/table/src/flights.rs). Whoever begins the flight of a key leads: it runs the
-%% function itself, stores the object, and tells the flight. All others wait for the end of the flight, which is a
-%% monitor's message.
-%%
-%% | what happens | the flight ends with | the others |
-%% |---|---|---|
-%% | the leader has stored the object | the object | return the object |
-%% | its function gave a value to ignore | the value | return it if they ask for outcomes, or look again |
-%% | its function failed | the exception | fail with it, or look again |
-%% | it was killed, others wrote to the key, or the table was emptied or deleted | `ended' | look again; one leads |
+%% Whoever begins the flight of a key (cats_flight) leads: it runs the function itself, stores the object, and tells the
+%% flight, which ends with that. All others wait for the end of the flight.
 %%
 %% The leader goes on after another process has written to the key. It stores its object if the key has none then.
 %%
@@ -20,59 +11,20 @@
 %% Where a fetch may give out an object that has ended, or that ends soon, nobody waits for the next one. Whoever finds
 %% such an object, and no flight of its key, begins one. Its leader is a process of its own, the renewer. It is killed
 %% when it takes too long.
-%%
-%% A process whose function waits for another flight may wait for itself in the end. The native library knows who waits
-%% for which flight, and tells the one that would close the circle.
 -module(cats_fetch).
 
 -include("cats_failure.hrl").
+-include("cats_fetch.hrl").
 
--export([call/2, fetch/3, miss/3, fly/3, guard/2, renew/5]).
+-export([call/2, call_many/2, fetch/3, miss/3, outcome/2, store/5, fly/3, guard/2, renew/5]).
 
 -export_type([call/0]).
 
-%% How a fetch was called.
--record(call,
-        {function :: fun((Key :: term()) -> term()),
-         %% The arguments of `cats:fetch'.
-         called :: [term()],
-         %% What the function returns.
-         returns = object :: object | outcome,
-         %% A monotonic time in milliseconds up to which to wait for others.
-         deadline = infinity :: integer() | infinity,
-         %% The lifetime of the object that the function makes.
-         ttl = default :: cats:lifetime() | default,
-         %% For how long after its end an object may be given out.
-         stale = 0 :: non_neg_integer(),
-         %% For how long before its end an object is renewed.
-         refresh_ahead = 0 :: non_neg_integer(),
-         %% Whether to look again when the function of another process fails.
-         retry = false :: boolean(),
-         %% For how long a failure is remembered. If not at all, none that is remembered is given to this call.
-         negative_ttl = 0 :: non_neg_integer(),
-         %% How long a renewer may take, in milliseconds.
-         refresh_timeout = 60_000 :: pos_integer() | infinity}).
-
--opaque call() :: #call{}.
-
--type flight() :: {Flight :: pid(), Leader :: pid()}.
--type failure() :: {error | exit | throw, Reason :: term(), Stack :: list()}.
+-type call() :: #call{}.
 -type place() :: {cats:tid() | undefined, Key :: term()}.
 
-%% How a flight ends.
--define(made(Object), {?MODULE, made, Object}).
--define(ignored(Value), {?MODULE, ignored, Value}).
--define(failed(Class, Reason, Stack), {?MODULE, failed, Class, Reason, Stack}).
--define(ended, {?MODULE, ended}).
-
-%% What a flight is told besides: that the leader stores its object now, that another process has written to the key,
-%% and that somebody asks for which key it is.
+%% What a flight of one key is told besides: that the leader stores its object now.
 -define(stores, {?MODULE, stores}).
--define(written, {?MODULE, written}).
--define(which(Process, Tag), {?MODULE, which, Process, Tag}).
-
-%% So many places of a circle are named.
--define(NAMED, 10).
 
 %% What makes a renewer go on.
 -define(lead(Flight), {?MODULE, lead, Flight}).
@@ -85,15 +37,24 @@
 
 %% @doc The call with these arguments and options, or `error' if the latter are none.
 -spec call(Called :: [term()], Options :: term()) -> call() | error.
-call([_Table, _Key, Function | _] = Called, #{} = Options) ->
-    maps:fold(fun option/3, #call{function = Function, called = Called}, Options);
-call(_Called, _Options) ->
+call(Called, Options) -> call(fetch, Called, Options).
+
+%% @doc The same for many keys.
+-spec call_many(Called :: [term()], Options :: term()) -> call() | error.
+call_many(_Called, #{} = Options) when is_map_key(stale, Options); is_map_key(refresh_ahead, Options);
+                                       is_map_key(refresh_timeout, Options) -> error;
+call_many(Called, Options) -> call(fetch_many, Called, Options).
+
+call(Name, [_Table, _Key, Function | _] = Called, #{} = Options) ->
+    maps:fold(fun option/3, #call{name = Name, function = Function, called = Called}, Options);
+call(_Name, _Called, _Options) ->
     error.
 
 option(_Name, _Value, error) -> error;
 option(returns, Returns, Call) when Returns =:= object; Returns =:= outcome -> Call#call{returns = Returns};
 option(timeout, infinity, Call) -> Call;
-option(timeout, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST -> Call#call{deadline = deadline(Time)};
+option(timeout, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST ->
+    Call#call{deadline = cats_flight:deadline(Time)};
 option(ttl, infinity, Call) -> Call#call{ttl = infinity};
 option(ttl, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST_LIFE -> Call#call{ttl = Time};
 option(stale, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE -> Call#call{stale = Time};
@@ -126,9 +87,9 @@ miss(Table, Key, Call) ->
     case flight_to(Table, Key, Call) of
         {failed, {Class, Reason, Stack}} ->
             erlang:raise(Class, Reason, Stack);
-        {_, Leader} when Leader =:= self() ->
-            fail(nested, Call);
-        {_, _} = Flight ->
+        {_, Leader, _} when Leader =:= self() ->
+            cats_flight:fail(nested, Call);
+        {_, _, _} = Flight ->
             wait(Flight, Table, Key, Call);
         false ->
             Place = {cats:info(Table, id), Key},
@@ -142,7 +103,7 @@ miss(Table, Key, Call) ->
 -spec take_off(place(), Leader :: pid(), Limit :: pos_integer() | infinity, cats:table(), call()) ->
           {begun, Flight :: pid()} | not_begun.
 take_off({_, Key} = Place, Leader, Limit, Table, Call) ->
-    Flight = start(fly, [Place, Leader, Limit], Call),
+    Flight = cats_flight:start(?MODULE, fly, [Place, Leader, Limit], Call),
     try begin_flight({Flight, Leader}, Table, Key, Call) of
         true ->
             {begun, Flight};
@@ -155,23 +116,12 @@ take_off({_, Key} = Place, Leader, Limit, Table, Call) ->
             erlang:raise(Class, Reason, Stack)
     end.
 
--spec start(Function :: atom(), Arguments :: [term()], call()) -> pid().
-start(Function, Arguments, #call{called = Called}) ->
-    try
-        spawn(?MODULE, Function, Arguments)
-    catch
-        error:system_limit -> cats_failure:fail(system_limit, processes, fetch, Called)
-    end.
-
--spec fail(Cause :: term(), call()) -> no_return().
-fail(Cause, #call{called = Called}) -> cats_failure:fail(badarg, Cause, fetch, Called).
-
 %% @private
 %% @doc Runs as the flight. Ends it when the leader takes longer than the limit.
 -spec fly(place(), Leader :: pid(), Limit :: pos_integer() | infinity) -> no_return().
 fly(Place, Leader, Limit) ->
     Monitor = monitor(process, Leader),
-    exit(fly(Place, {Leader, Monitor}, false, deadline(Limit))).
+    exit(fly(Place, {Leader, Monitor}, false, cats_flight:deadline(Limit))).
 
 fly(Place, {Leader, Monitor} = Led, Stores, Deadline) ->
     receive
@@ -183,19 +133,22 @@ fly(Place, {Leader, Monitor} = Led, Stores, Deadline) ->
             Failed;
         ?stores ->
             fly(Place, Led, true, Deadline);
-        ?written when Stores ->
+        ?written(_) when Stores ->
             %% Perhaps it was the leader. It tells what the table has by now.
             fly(Place, Led, Stores, Deadline);
-        ?written ->
+        ?written(_) ->
             Deadline =:= infinity orelse leave(Leader, Deadline, Place),
             ?ended;
-        ?which(Process, Tag) ->
+        ?waits(_Process, Alias, _Numbers) ->
+            Alias ! {Alias, joined},
+            fly(Place, Led, Stores, Deadline);
+        ?place(Process, Tag, _Waits) ->
             Process ! {Tag, Place},
             fly(Place, Led, Stores, Deadline);
         {'DOWN', Monitor, process, Leader, _} ->
             end_flight(self(), Place),
             ?ended
-    after left(Deadline) ->
+    after cats_flight:left(Deadline) ->
             end_flight(self(), Place),
             stop(Leader, Place),
             ?ended
@@ -211,7 +164,7 @@ leave(Renewer, Deadline, Place) ->
 
 stop(Renewer, {Tid, _Key}) ->
     exit(Renewer, kill),
-    count(Tid, fetch_failed).
+    cats_flight:count(Tid, fetch_failed).
 
 %% @private
 %% @doc Kills a renewer that takes too long, where its flight has ended.
@@ -220,7 +173,7 @@ guard(Renewer, Deadline) ->
     Monitor = monitor(process, Renewer),
     receive
         {'DOWN', Monitor, process, Renewer, _} -> true
-    after left(Deadline) -> exit(Renewer, kill)
+    after cats_flight:left(Deadline) -> exit(Renewer, kill)
     end.
 
 %% The object that a fetch returns which found this one, which has ended or is due. Only public tables can be written by
@@ -228,7 +181,7 @@ guard(Renewer, Deadline) ->
 renewed(Object, Life, Table, Key, Call) ->
     case {cats:info(Table, protection), Life} of
         {public, _} ->
-            _ = Life =:= ended andalso count(Table, fetch_stale),
+            _ = Life =:= ended andalso cats_flight:count(Table, fetch_stale),
             %% The object is there, whether a renewal can begin or not. It cannot where there is no room for a process,
             %% where the caller runs a transaction and may not write, and where the table has just been deleted. The
             %% function does not run here, so these are no errors of its own.
@@ -247,7 +200,7 @@ renewed(Object, Life, Table, Key, Call) ->
 %% Begins a flight with a renewer.
 begin_renewal(Table, Key, #call{refresh_timeout = Limit} = Call) ->
     Place = {cats:info(Table, id), Key},
-    Renewer = start(renew, [self(), get('$callers'), Place, Table, Call], Call),
+    Renewer = cats_flight:start(?MODULE, renew, [self(), get('$callers'), Place, Table, Call], Call),
     try take_off(Place, Renewer, Limit, Table, Call) of
         {begun, Flight} -> Renewer ! ?lead(Flight);
         not_begun -> exit(Renewer, kill)
@@ -287,7 +240,7 @@ lead(Flight, {_, Key} = Place, Table, Call) ->
             end
         catch
             Class:Reason:Stack ->
-                remember({Class, Reason, Stack}, Flight, Place, Call),
+                cats_flight:remember({Class, Reason, Stack}, Flight, keys(Place), Call),
                 end_flight(Flight, Place),
                 Flight ! ?failed(Class, Reason, Stack),
                 erlang:raise(Class, Reason, Stack)
@@ -302,10 +255,10 @@ make(Flight, Table, Key, Due, #call{function = Function} = Call) ->
                    Function(Key)
                catch
                    Class:Reason:Stack ->
-                       count(Table, fetch_failed),
+                       cats_flight:count(Table, fetch_failed),
                        erlang:raise(Class, Reason, Stack)
                end,
-    count(Table, fetch_made),
+    cats_flight:count(Table, fetch_made),
     case outcome(Returned, Call) of
         {store, Made, Storing} ->
             Flight ! ?stores,
@@ -314,19 +267,22 @@ make(Flight, Table, Key, Due, #call{function = Function} = Call) ->
             ?ignored(Value)
     end.
 
-%% What becomes of what the function has returned. An object comes with the call as which it is stored.
+%% @doc What becomes of what the function has returned. An object comes with the call as which it is stored.
+-spec outcome(Returned :: term(), call()) -> {store, Made :: term(), call()} | {ignore, Value :: term()}.
 outcome(Made, #call{returns = object} = Call) -> {store, Made, Call};
 outcome({store, Made}, Call) -> {store, Made, Call};
 outcome({store, Made, #{ttl := Time} = Options}, Call) when map_size(Options) =:= 1 ->
     case option(ttl, Time, Call) of
-        error -> fail(no_outcome, Call);
+        error -> cats_flight:fail(no_outcome, Call);
         Storing -> {store, Made, Storing}
     end;
 outcome({store, Made, Options}, Call) when Options =:= #{} -> {store, Made, Call};
 outcome({ignore, _} = Ignored, _Call) -> Ignored;
-outcome(_Returned, Call) -> fail(no_outcome, Call).
+outcome(_Returned, Call) -> cats_flight:fail(no_outcome, Call).
 
-%% Stores the object that was made, unless the table has one by now that is not due. Returns the one that the table has.
+%% @doc Stores the object that was made, unless the table has one by now that is not due. Returns the one that the table
+%% has. `Due' is the object that the new one replaces, or `none'.
+-spec store(cats:table(), Key :: term(), Made :: term(), Due :: tuple() | none, call()) -> tuple().
 store(Table, Key, Made, Due, Call) ->
     Stored = case Due of
                  none -> insert_absent(Table, Key, Made, Call);
@@ -355,11 +311,11 @@ find(Table, Key, #call{stale = Stale, refresh_ahead = Ahead, called = Called}) -
     ?RESULT(cats_nif:fetched(Table, Key, Stale, Ahead), fetched, fetch, Called).
 
 %% The same for a call that has looked before. It counts as no lookup.
-find_again(Table, Key, #call{stale = Stale, refresh_ahead = Ahead, called = Called}) ->
-    ?RESULT(cats_nif:fetched_again(Table, Key, Stale, Ahead), fetched_again, fetch, Called).
+find_again(Table, Key, #call{name = Name, stale = Stale, refresh_ahead = Ahead, called = Called}) ->
+    ?RESULT(cats_nif:fetched_again(Table, Key, Stale, Ahead), fetched_again, Name, Called).
 
 %% Fails unless the object has this key.
-insert_absent(Table, Key, Object, #call{ttl = Time, stale = Stale, called = Called}) ->
+insert_absent(Table, Key, Object, #call{name = Name, ttl = Time, stale = Stale, called = Called}) ->
     WithKey = case cats:info(Table, keypos) of
                   Place when is_tuple(Object), Place =< tuple_size(Object) -> setelement(Place, Object, Key);
                   _ -> no_object
@@ -368,85 +324,25 @@ insert_absent(Table, Key, Object, #call{ttl = Time, stale = Stale, called = Call
                                 {default, 0} -> {insert_absent, [Table, WithKey, Object]};
                                 _ -> {insert_fetched, [Table, WithKey, Object, Time, Stale]}
                             end,
-    ?RESULT(apply(cats_nif, Function, Arguments), Function, fetch, Called).
+    ?RESULT(apply(cats_nif, Function, Arguments), Function, Name, Called).
 
-wait({Flight, _} = To, Table, Key, Call) ->
-    case await(To, Table, Call) of
+wait({Flight, _, _} = To, Table, Key, Call) ->
+    case cats_flight:outcome(To, cats_flight:await([To], Table, Call)) of
         ?made(Object) ->
             Object;
         ?ignored(Value) when Call#call.returns =:= outcome ->
             Value;
-        ?failed(Class, Reason, Stack) when not Call#call.retry ->
-            erlang:raise(Class, Reason, Stack);
-        timeout ->
-            exit({timeout, {cats, fetch, Call#call.called}});
-        {circle, _} = Circle ->
-            fail(Circle, Call);
         _ ->
             end_flight(Flight, {Table, Key}),
             again(Table, Key, Call)
     end.
 
-%% How the flight ends, `timeout', or a circle.
-await({Flight, _} = To, Table, #call{deadline = Deadline} = Call) ->
-    case place(Flight) of
-        {joined, Monitor, _Place} ->
-            Waits = note_wait(To, Call),
-            Outcome = case Waits of
-                          true ->
-                              count(Table, fetch_waited),
-                              receive
-                                  {'DOWN', Monitor, process, Flight, Reason} -> Reason
-                              after left(Deadline) -> timeout
-                              end;
-                          Circle ->
-                              places(lists:sublist(Circle, ?NAMED), [])
-                      end,
-            demonitor(Monitor, [flush]),
-            Waits =:= true andalso cats_nif:flight_waited(),
-            Outcome;
-        {ended, Reason} ->
-            Reason
-    end.
-
-%% Monitors a flight, and asks it what it makes an object for. When it has answered, the monitor is there, and will tell
-%% how it ends.
-place(Flight) ->
-    Monitor = monitor(process, Flight),
-    Flight ! ?which(self(), Monitor),
-    receive
-        {Monitor, Place} -> {joined, Monitor, Place};
-        {'DOWN', Monitor, process, Flight, Reason} -> {ended, Reason}
-    end.
-
-%% What the flights of a circle make objects for, or `gone' if one of them has ended, so that nobody waits for it.
--spec places([pid()], [place()]) -> {circle, [place()]} | gone.
-places([], Places) ->
-    {circle, lists:reverse(Places)};
-places([Flight | Flights], Places) ->
-    case place(Flight) of
-        {joined, Monitor, Place} ->
-            demonitor(Monitor, [flush]),
-            places(Flights, [Place | Places]);
-        {ended, _} ->
-            gone
-    end.
-
-deadline(infinity) -> infinity;
-deadline(Time) -> erlang:monotonic_time(millisecond) + Time.
-
-left(infinity) -> infinity;
-left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
-
-count(Table, Event) ->
-    _ = cats_nif:count_fetch(Table, Event),
-    ok.
-
 %%--------------------------------------------------------------------------------------------------
 %% The flights that the native library knows.
 
 %% A flight, or a failure that is remembered.
--spec flight_to(cats:table(), Key :: term(), call()) -> flight() | {failed, failure()} | false.
+-spec flight_to(cats:table(), Key :: term(), call()) ->
+          cats_flight:flight() | {failed, cats_flight:failure()} | false.
 flight_to(Table, Key, #call{negative_ttl = Time, called = Called}) ->
     case ?RESULT(cats_nif:flight_to(Table, Key), flight_to, fetch, Called) of
         {failed, _} when Time =:= 0 -> false;
@@ -456,25 +352,6 @@ flight_to(Table, Key, #call{negative_ttl = Time, called = Called}) ->
 begin_flight({Flight, Leader}, Table, Key, #call{called = Called}) ->
     ?RESULT(cats_nif:flight_begin(Table, Key, Flight, Leader), flight_begin, fetch, Called).
 
-%% Both do nothing if the table is gone.
--spec end_flight(Flight :: pid(), {cats:table() | undefined, Key :: term()}) -> ok.
-end_flight(Flight, {Table, Key}) ->
-    ended(cats_nif:flight_end(Table, Key, Flight), flight_end).
+end_flight(Flight, Place) -> cats_flight:finish(Flight, keys(Place)).
 
-%% Ends the flight of which this is the failure, if the call wants that to be remembered.
--spec remember(failure(), Flight :: pid(), place(), call()) -> ok.
-remember(_Failure, _Flight, _Place, #call{negative_ttl = 0}) ->
-    ok;
-remember(Failure, Flight, {Table, Key}, #call{negative_ttl = Time}) ->
-    ended(cats_nif:flight_fail(Table, Key, Flight, Failure, Time), flight_fail).
-
-ended(Outcome, Function) ->
-    _ = case Outcome of
-            ?FAILED(_, _) -> cats_failure:handle(Outcome, Function);
-            _ -> true
-        end,
-    ok.
-
-%% `true', or the flights of a circle.
-note_wait({Flight, Leader}, #call{called = Called}) ->
-    ?RESULT(cats_nif:flight_wait(Flight, Leader), flight_wait, fetch, Called).
+keys({Table, Key}) -> {Table, [Key]}.

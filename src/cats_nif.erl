@@ -27,6 +27,7 @@
     lookup_element/4,
     lookup_elements/3,
     lookup_many/2,
+    lookup_many_to_fetch/3,
     member/2,
     take/2,
     lookup_to_fetch/2,
@@ -45,8 +46,10 @@
     count_fetch/2,
     flight_to/2,
     flight_begin/4,
-    flight_end/3,
-    flight_fail/5,
+    flights_begin/6,
+    flights_store/3,
+    flights_end/3,
+    flights_fail/5,
     flight_wait/2,
     flight_waited/0,
     removed/1,
@@ -362,6 +365,12 @@ lookup_elements(_Table, _Key, _Positions) -> not_loaded().
 -spec lookup_many(table(), [term()]) -> outcome([[tuple()]] | {[[tuple()]], Rest :: [term()]}).
 lookup_many(_Table, _Keys) -> not_loaded().
 
+%% @doc The same for a process that may write to the table, which is no bag. If `Lasting', fails unless the objects of
+%% the table can expire. An object counts as used.
+-spec lookup_many_to_fetch(table(), [term()], Lasting :: boolean()) ->
+          outcome([[tuple()]] | {[[tuple()]], Rest :: [term()]}).
+lookup_many_to_fetch(_Table, _Keys, _Lasting) -> not_loaded().
+
 -spec member(table(), term()) -> outcome(boolean()).
 member(_Table, _Key) -> not_loaded().
 
@@ -414,27 +423,48 @@ fetched(_Table, _Key, _Stale, _Ahead) -> not_loaded().
           outcome({tuple(), lives | due | ended} | false).
 fetched_again(_Table, _Key, _Stale, _Ahead) -> not_loaded().
 
-%% @doc The flight of a key, whose process lives, and its leader. If it has none, a failure that is remembered.
--spec flight_to(table(), term()) -> outcome({Flight :: pid(), Leader :: pid()} | {failed, Failure :: term()} | false).
+%% @doc The flight of a key, whose process lives, its leader, and which of the flight's keys this is. If it has none, a
+%% failure that is remembered.
+-spec flight_to(table(), term()) ->
+          outcome({Flight :: pid(), Leader :: pid(), Number :: non_neg_integer()} | {failed, Failure :: term()}
+                  | false).
 flight_to(_Table, _Key) -> not_loaded().
 
-%% @doc Begins the flight of a key, unless it has one. Returns whether it did. When a call writes to the key, or the
-%% table is emptied or deleted, the key has no flight any more, and the process `Flight' gets `{cats_fetch, written}'.
+%% @doc Begins the flight of a key, whose number is 0, unless it has one. Returns whether it did. When a call writes to
+%% the key, it has no flight any more, and the process `Flight' gets `{cats_flight, written, 0}'. The same happens when
+%% the table is emptied or deleted.
 -spec flight_begin(table(), term(), Flight :: pid(), Leader :: pid()) -> outcome(boolean()).
 flight_begin(_Table, _Key, _Flight, _Leader) -> not_loaded().
 
-%% @doc Ends the flight of a key if it is this one. Returns whether it was.
--spec flight_end(table(), term(), Flight :: pid()) -> outcome(boolean()).
-flight_end(_Table, _Key, _Flight) -> not_loaded().
+%% @doc Begins the flights of the first keys, which get the numbers from `First' on. Returns for each of them whether it
+%% did: `true', the object that the table has, or what {@link flight_to/2} returns. Where a failure is remembered, it
+%% does not begin if `Failures'. The process `Flight' gets the number of a key that is written, as for
+%% {@link flight_begin/4}. A key that has the same flight with the same number is begun again.
+-spec flights_begin(table(), [term()], First :: pos_integer(), Flight :: pid(), Leader :: pid(),
+                    Failures :: boolean()) ->
+          outcome([Begun] | {[Begun], Rest :: [term()]}) when
+      Begun :: true | [tuple()] | {Flight :: pid(), Leader :: pid(), Number :: non_neg_integer()}
+             | {failed, Failure :: term()}.
+flights_begin(_Table, _Keys, _First, _Flight, _Leader, _Failures) -> not_loaded().
+
+%% @doc Notes for the first keys that have this flight that its leader is about to store their objects. So the flight is
+%% not told that they are written. Returns the keys that are left.
+-spec flights_store(table(), [term()], Flight :: pid()) -> outcome(Rest :: [term()]).
+flights_store(_Table, _Keys, _Flight) -> not_loaded().
+
+%% @doc Ends the flights of the first keys that have this one. Returns the keys that are left.
+-spec flights_end(table(), [term()], Flight :: pid()) -> outcome(Rest :: [term()]).
+flights_end(_Table, _Keys, _Flight) -> not_loaded().
 
 %% @doc The same as the function of the flight has failed. The failure is remembered for some milliseconds, unless
 %% somebody writes to the key.
--spec flight_fail(table(), term(), Flight :: pid(), Failure :: term(), Time :: non_neg_integer()) -> outcome(boolean()).
-flight_fail(_Table, _Key, _Flight, _Failure, _Time) -> not_loaded().
+-spec flights_fail(table(), [term()], Flight :: pid(), Failure :: term(), Time :: non_neg_integer()) ->
+          outcome(Rest :: [term()]).
+flights_fail(_Table, _Keys, _Flight, _Failure, _Time) -> not_loaded().
 
 %% @doc The calling process waits for this flight, until {@link flight_waited/0}. If it would wait for itself, it does
-%% not wait: returns the flights of the circle, of which each waits for the next one.
--spec flight_wait(Flight :: pid(), Leader :: pid()) -> outcome(true | [Flight :: pid()]).
+%% not wait: returns the processes of the circle, each with the flight that it waits for, the caller first.
+-spec flight_wait(Flight :: pid(), Leader :: pid()) -> outcome(true | [{Waits :: pid(), Flight :: pid()}]).
 flight_wait(_Flight, _Leader) -> not_loaded().
 
 -spec flight_waited() -> outcome(true).

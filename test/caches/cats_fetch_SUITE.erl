@@ -184,7 +184,7 @@ a_killed_flight_is_forgotten(_Config) ->
     Table = cats:new(t, [public]),
     {Leader, _} = leader(Table, slow, #{}),
     [Flight] = cats_test_lib:flights(),
-    {Flight, Leader} = cats_nif:flight_to(Table, key),
+    {Flight, Leader, 0} = cats_nif:flight_to(Table, key),
     cats_test_lib:stop(Flight, kill),
     ?assertEqual({key, fast}, cats:fetch(Table, key, fun(Key) -> {Key, fast} end)),
     Leader ! go,
@@ -347,7 +347,7 @@ lists_end_flights(_Config) ->
          {Leader, _} = leader(Table, made, #{}),
          Waits = spawn_link(fun() -> Self ! {self(), cats:fetch(Table, key, fun(_) -> error(called) end)} end),
          have_waited(Table, 1),
-         {Flight, Leader} = cats_nif:flight_to(Table, key),
+         {Flight, Leader, 0} = cats_nif:flight_to(Table, key),
          true = cats:insert(Table, [{N, x} || N <- lists:seq(1, 100)]),
          true = cats:insert(Table, [{other, x}]),
          false = cats:insert_new(Table, [{key, x}, {other, y}]),
@@ -355,7 +355,7 @@ lists_end_flights(_Config) ->
          100 = cats:select_delete(Table, [{{'$1', '_'}, [{is_integer, '$1'}], [true]}]),
          {atomic, true} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {other, z}) end),
          [] = cats:lookup(Table, key),
-         ?assertEqual({Flight, Leader}, cats_nif:flight_to(Table, key)),
+         ?assertEqual({Flight, Leader, 0}, cats_nif:flight_to(Table, key)),
          {atomic, true} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {key, written}) end),
          ?assertEqual(false, cats_nif:flight_to(Table, key)),
          ?assertEqual({key, written}, receive {Waits, Object} -> Object end),
@@ -428,7 +428,7 @@ equal_keys(_Config) ->
          receive {makes, Leader} -> ok end,
          cats:insert(Table, {{probe, One}}),
          Expected = case cats:member(Table, {probe, Other}) of
-                        true -> {element(1, cats_nif:flight_to(Table, One)), Leader};
+                        true -> {element(1, cats_nif:flight_to(Table, One)), Leader, 0};
                         false -> false
                     end,
          ?assertEqual({Type, One, Other, Expected}, {Type, One, Other, cats_nif:flight_to(Table, Other)}),

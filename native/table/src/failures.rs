@@ -52,7 +52,7 @@ impl Failures {
     }
 
     /// Remembers a failure up to a time, unless it is large.
-    pub fn remember(&mut self, key: Key, failed: Block, until: u64) {
+    pub fn remember(&mut self, key: Key, failed: Failed, until: u64) {
         let bytes = bytes_of(&key, &failed);
         self.forget(&key);
         if bytes > MOST_OF_ONE {
@@ -64,7 +64,7 @@ impl Failures {
         self.number += 1;
         let (key, end) = (Arc::new(key), (until, self.number));
         self.by_end.insert(end, key.clone());
-        self.by_key.insert(key, (end, Arc::new(failed)));
+        self.by_key.insert(key, (end, failed));
         self.bytes += bytes;
     }
 
@@ -112,13 +112,13 @@ mod tests {
         Key::own(TermRef::immediate(number << 4 | 15), false)
     }
 
-    fn failed(words: usize) -> Block {
+    fn failed(words: usize) -> Failed {
         let mut builder = Builder::new();
         let root = builder.tuple(words.max(1));
         for place in 0..words.max(1) {
             builder.set(root, place, 15);
         }
-        builder.finish().unwrap()
+        Arc::new(builder.finish().unwrap())
     }
 
     /// Random steps against a map with the ends of keys.

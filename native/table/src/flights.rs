@@ -1,7 +1,8 @@
-//! Which keys of some contents processes are making objects for, each in a *flight*: see `src/cats_fetch.erl`.
+//! Which keys of some contents processes are making objects for, each in a *flight*: see `src/cats_flight.erl`.
 //!
-//! A flight is a process of the VM that stands for the making of one object. Those that wait for the object wait for the end of the
-//! process. Whoever changes the key ends the flight: the key has none any more, and the process is told.
+//! A flight is a process of the VM that stands for the making of one object, or of those of several keys. Those that wait for an object wait
+//! for the end of the process, or for what it tells of the key. Whoever changes the key ends its flight: the key has none any more, and the
+//! process is told.
 //!
 //! The function that makes an object may [fail](crate::failures), and that may be remembered for some time. A write to the key ends that too.
 //!
@@ -18,15 +19,22 @@ use crate::object::key::Key;
 use cats_sync::clock;
 use cats_sync::facade::yield_now;
 use cats_sync::Busy;
-use cats_term::Block;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-/// A flight: the word of its pid, and that of the process that makes the object, its leader.
+/// A flight of a key: the word of its pid, and that of the process that makes the object, its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     pub process: u64,
     pub leader: u64,
+    /// Which of its keys this is, from 1 on. 0 if it has no others.
+    pub number: u64,
+}
+
+/// A flight, and whether its leader is storing the object. Then nobody needs to be told that the key was written.
+pub(crate) struct Row {
+    flight: Flight,
+    stores: bool,
 }
 
 /// What is known of a key.
@@ -35,8 +43,8 @@ pub enum Known {
     Failed(Failed),
 }
 
-/// Tells the process of a flight that the flight was ended.
-type Tell = fn(process: u64);
+/// Tells the process of a flight that the key with this number was written. 0 if none of its keys has a flight any more.
+type Tell = fn(process: u64, number: u64);
 
 /// What tells processes, and what wakes the thread that does.
 static TELL: OnceLock<(Tell, fn())> = OnceLock::new();
@@ -47,11 +55,11 @@ pub fn on_end(tell: Tell, wake: fn()) {
     TELL.get_or_init(|| (tell, wake));
 }
 
-/// Has the reaper tell it. A thread of the VM may send messages only in a call that gives it an environment.
-fn tell(flight: Flight) {
+/// Has the reaper tell processes. A thread of the VM may send messages only in a call that gives it an environment.
+fn have_told(mut told: impl FnMut(Tell) + Send + 'static) {
     if let Some((tell, wake)) = TELL.get() {
         garbage::leave(Box::new(move || {
-            tell(flight.process);
+            told(*tell);
             Ok(())
         }));
         wake();
@@ -64,7 +72,7 @@ pub struct Flights(Exclusive<Open>);
 
 #[derive(Default)]
 struct Open {
-    flights: BTreeMap<Key, Flight>,
+    flights: BTreeMap<Key, Row>,
     /// Made when the first function fails whose failure is remembered.
     failures: Option<Box<Failures>>,
     /// The table has given the contents up.
@@ -77,47 +85,66 @@ impl Open {
         let failures = self.failures.as_ref().is_some_and(|failures| !failures.is_empty());
         history.set_awaited(failures || !self.flights.is_empty());
     }
+
+    fn flight(&self, key: &Key) -> Option<Flight> {
+        self.flights.get(key).map(|row| row.flight)
+    }
+
+    fn failed(&self, key: &Key) -> Option<Known> {
+        let failed = self.failures.as_ref()?.of(key, clock::now())?;
+        Some(Known::Failed(failed.clone()))
+    }
 }
 
 impl Flights {
     /// The flight of a key for which `lives` returns true, or else the failure that is remembered.
     pub(crate) fn of(&self, key: &Key, lives: impl Fn(&Flight) -> bool) -> Result<Option<Known>, Busy> {
         self.0.with(|open| {
-            let flight = open.flights.get(key).copied().filter(lives).map(Known::Flight);
-            flight.or_else(|| {
-                let failed = open.failures.as_ref()?.of(key, clock::now())?;
-                Some(Known::Failed(failed.clone()))
-            })
+            let flight = open.flight(key).filter(lives).map(Known::Flight);
+            flight.or_else(|| open.failed(key))
         })
     }
 
-    /// Begins a flight, unless the key has one for which `lives` returns true. Returns whether it did. Fails if `check` does, and with
-    /// [`Failure::Busy`] if the table has given the contents up. The history is that of the same contents.
+    /// Begins a flight, unless the key has another one for which `lives` returns true, or `failures` count and one is remembered. Returns
+    /// what is so, or `None`. Fails if `check` does, and with [`Failure::Busy`] if the table has given the contents up. The history is that
+    /// of the same contents.
     pub(crate) fn begin(
         &self,
         history: &History,
         (key, flight): (Key, Flight),
-        lives: impl Fn(&Flight) -> bool,
+        (lives, failures): (impl Fn(&Flight) -> bool, bool),
         check: impl FnOnce() -> Result<(), Failure>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<Known>, Failure> {
         self.0.with(|open| {
             check()?;
             if open.closed {
                 return Err(Failure::Busy);
             }
-            if open.flights.get(&key).is_some_and(lives) {
-                return Ok(false);
+            if let Some(other) = open.flight(&key).filter(lives) {
+                return Ok((other != flight).then_some(Known::Flight(other)));
             }
-            open.flights.insert(key, flight);
+            if let Some(failed) = failures.then(|| open.failed(&key)).flatten() {
+                return Ok(Some(failed));
+            }
+            open.flights.insert(key, Row { flight, stores: false });
             history.set_awaited(true);
-            Ok(true)
+            Ok(None)
         })?
+    }
+
+    /// Notes that the leader of a key's flight now stores the object, if `is_it`.
+    pub(crate) fn store(&self, key: &Key, is_it: impl Fn(&Flight) -> bool) {
+        self.surely_with(|open| {
+            if let Some(row) = open.flights.get_mut(key).filter(|row| is_it(&row.flight)) {
+                row.stores = true;
+            }
+        });
     }
 
     /// Ends the flight of a key that was written, and forgets its failure.
     pub(crate) fn end(&self, history: &History, key: &Key) {
-        if let Some(flight) = self.remove(history, key, |_| true, true) {
-            tell(flight);
+        if let Some(Row { flight, stores: false }) = self.remove(history, key, |_| true, true) {
+            have_told(move |tell| tell(flight.process, flight.number));
         }
     }
 
@@ -128,17 +155,17 @@ impl Flights {
         history: &History,
         key: Key,
         is_it: impl Fn(&Flight) -> bool,
-        (failed, time): (Block, u64),
+        (failed, time): (Failed, u64),
         first: impl FnOnce(),
-    ) -> bool {
+    ) {
         let until = clock::now() + time;
         let mut given = Some((key, failed, first));
-        let ended = self.surely_with(|open| {
+        self.surely_with(|open| {
             let Some((key, failed, first)) = given
                 .take()
-                .filter(|(key, ..)| open.flights.get(key).is_some_and(&is_it))
+                .filter(|(key, ..)| open.flight(key).is_some_and(|flight| is_it(&flight)))
             else {
-                return false;
+                return;
             };
             open.flights.remove(&key);
             let failures = open.failures.get_or_insert_with(|| {
@@ -147,10 +174,8 @@ impl Flights {
             });
             failures.remember(key, failed, until);
             open.note(history);
-            true
         });
         expiry::wake_by(until);
-        ended
     }
 
     /// Forgets failures whose time is over, for the reaper. Returns whether all of these are forgotten.
@@ -188,14 +213,14 @@ impl Flights {
         key: &Key,
         is_it: impl Fn(&Flight) -> bool,
         forgets: bool,
-    ) -> Option<Flight> {
+    ) -> Option<Row> {
         self.surely_with(|open| {
             let failures = open.failures.as_mut().filter(|_| forgets);
             let forgotten = failures.is_some_and(|failures| failures.forget(key));
-            let ended = open.flights.get(key).copied().filter(&is_it);
-            if ended.is_some() {
-                open.flights.remove(key);
-            }
+            let ended = match open.flight(key).is_some_and(|flight| is_it(&flight)) {
+                true => open.flights.remove(key),
+                false => None,
+            };
             if ended.is_some() || forgotten {
                 open.note(history);
             }
@@ -211,7 +236,14 @@ impl Flights {
             history.set_awaited(false);
             (std::mem::take(&mut open.flights), open.failures.take())
         });
-        flights.into_values().for_each(tell);
+        if !flights.is_empty() {
+            let mut rows = Some(flights);
+            have_told(move |tell| {
+                let rows = rows.take().into_iter().flat_map(BTreeMap::into_values);
+                let processes: BTreeSet<u64> = rows.map(|row| row.flight.process).collect();
+                processes.into_iter().for_each(|process| tell(process, 0));
+            });
+        }
         failures.is_some()
     }
 

@@ -1,12 +1,15 @@
-//! The flights of `cats_fetch`, and who waits for which.
+//! The flights of `cats_flight`, and who waits for which.
 
 use super::expiry::duration;
+use super::many::{of_each, MOST_AT_ONCE};
 use super::objects::block;
+use super::one::check_single;
 use super::*;
 use cats_table::flights::{Flight, Known};
+use cats_term::Scratch;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 pub use cats_table::flights::on_end;
 
@@ -14,21 +17,37 @@ fn process(env: Env, pid: Term) -> Result<u64, Failure> {
     env.local_pid(pid).map(|_| pid.0).ok_or_else(bad)
 }
 
-/// `{Flight, Leader}` of a key, `{failed, Failure}`, or `false`. A flight whose process has ended counts as none.
+/// `{Flight, Leader, Number}` of a key, `{failed, Failure}`, or `false`. A flight whose process has ended counts as none.
 pub fn flight_to(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, WRITE)?;
     with_probe(env, handle.table(), key, |probe| {
-        Ok(match handle.flight_to(probe, |flight| lives(env, flight))? {
-            Some(Known::Flight(flight)) => env.tuple(&[Term(flight.process), Term(flight.leader)]),
-            Some(Known::Failed(failed)) => {
-                let failed = failed.as_ref().as_ref();
-                account(env, failed.words());
-                env.tuple(&[env.atom("failed"), decode::term(env, failed.element(0))?])
-            }
-            None => atoms::false_(),
-        })
+        let Some(known) = handle.flight_to(probe, |flight| lives(env, flight))? else {
+            return Ok(atoms::false_());
+        };
+        let mut words = 0;
+        let known = known_term(env, &known, &mut words)?;
+        account(env, words);
+        Ok(known)
     })
+}
+
+/// What is known of a key. Adds its words to those of the call. Fails with `Big` if these become too many for this scheduler.
+fn known_term(env: Env, known: &Known, words: &mut usize) -> Result<Term, Failure> {
+    Ok(match known {
+        Known::Flight(flight) => env.tuple(&[Term(flight.process), Term(flight.leader), env.unsigned(flight.number)]),
+        Known::Failed(failed) => {
+            let failed = failed.as_ref().as_ref();
+            count_words(words, failed.words())?;
+            env.tuple(&[env.atom("failed"), decode::term(env, failed.element(0))?])
+        }
+    })
+}
+
+fn count_words(words: &mut usize, more: usize) -> Result<(), Failure> {
+    check_words(*words + more)?;
+    *words += more;
+    Ok(())
 }
 
 /// Whether the process of a flight lives.
@@ -43,40 +62,109 @@ pub fn flight_begin(env: Env, &[table, key, flight, leader]: &[Term; 4]) -> Resu
     let flight = Flight {
         process: process(env, flight)?,
         leader: process(env, leader)?,
+        number: 0,
     };
     with_probe(env, handle.table(), key, |probe| {
-        let begun = handle.begin_flight(probe, flight, |other| lives(env, other))?;
-        Ok(atoms::boolean(begun))
+        let known = handle.begin_flight(probe, flight, |other| lives(env, other), false)?;
+        Ok(atoms::boolean(known.is_none()))
     })
 }
 
-/// Ends the flight of a key if it is this one. Any process may do this, as the flight of a private table does.
-pub fn flight_end(env: Env, &[table, key, flight]: &[Term; 3]) -> Result<Term, Failure> {
+/// Begins the flights of keys, which get the numbers from `first` on. Returns for each key: `true`; `[Object]` if the table has it, so that
+/// the key gets no flight; what [`flight_to`] returns if it has a flight; and the same, if `failures` is true, where a failure is remembered.
+/// If one call cannot treat all keys: `{List, Rest}` with the results for the first keys and the keys that are left.
+pub fn flights_begin(env: Env, &[table, keys, first, process, leader, failures]: &[Term; 6]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, WRITE)?;
+    check_single(handle.table())?;
+    let first = first.small_integer().and_then(|first| u64::try_from(first).ok());
+    let mut flight = Flight {
+        process: self::process(env, process)?,
+        leader: self::process(env, leader)?,
+        number: first.ok_or_else(bad)?,
+    };
+    let failures = failures == atoms::true_();
+    let (mut results, mut words) = (SmallVec::<[Term; MOST_AT_ONCE]>::new(), 0);
+    let rest = of_each(env, handle, keys, |probe| {
+        results.push(begun(env, handle, probe, flight, failures, &mut words)?);
+        flight.number += 1;
+        Ok(())
+    })?;
+    account(env, words + results.len() * 60);
+    Ok(match rest.0 {
+        NIL => env.list(&results),
+        _ => env.tuple(&[env.list(&results), rest]),
+    })
+}
+
+/// Begins the flight of one of several keys. If that fails, it may be done again.
+fn begun(
+    env: Env,
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    flight: Flight,
+    failures: bool,
+    words: &mut usize,
+) -> Result<Term, Failure> {
+    if let Some(known) = handle.begin_flight(probe, flight, |other| lives(env, other), failures)? {
+        return known_term(env, &known, words);
+    }
+    // Another process may have stored it before this flight began.
+    let mut scratch = Scratch::new();
+    let Some(object) = handle.get::<Used>(probe, &mut scratch)? else {
+        return Ok(atoms::true_());
+    };
+    count_words(words, object.words())?;
+    let found = env.cons(tuple(env, &object)?, Term(NIL));
+    handle.outdate_flight(probe);
+    Ok(found)
+}
+
+/// Notes that the leader of a flight stores the objects of the first keys: the flight is not told that they are written. Returns the keys that
+/// are left.
+pub fn flights_store(env: Env, &[table, keys, flight]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, INFO)?;
     let flight = process(env, flight)?;
-    with_probe(env, handle.table(), key, |probe| {
-        Ok(atoms::boolean(handle.end_flight(probe, flight)))
-    })
+    of_flights(env, handle, keys, |probe| handle.store_flight(probe, flight))
 }
 
-/// Ends the flight of a key as its function has failed, if it is this one. Remembers the failure for some milliseconds. Returns whether it
-/// was this flight.
-pub fn flight_fail(env: Env, &[table, key, flight, failed, time]: &[Term; 5]) -> Result<Term, Failure> {
+/// Ends the flights of the first keys that have this one, and returns the keys that are left. Any process may do this, as the flight of a
+/// private table does.
+pub fn flights_end(env: Env, &[table, keys, flight]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, INFO)?;
+    let flight = process(env, flight)?;
+    of_flights(env, handle, keys, |probe| handle.end_flight(probe, flight))
+}
+
+/// The same as the function of the flight has failed. Remembers the failure for some milliseconds.
+pub fn flights_fail(env: Env, &[table, keys, flight, failed, time]: &[Term; 5]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, INFO)?;
     let flight = process(env, flight)?;
     let time = duration(env, time)?;
-    let failed = block(env, &[failed])?;
-    with_probe(env, handle.table(), key, |probe| {
-        Ok(atoms::boolean(handle.fail_flight(probe, flight, failed, time)))
+    let failed = Arc::new(block(env, &[failed])?);
+    of_flights(env, handle, keys, |probe| {
+        handle.fail_flight(probe, flight, failed.clone(), time);
     })
 }
 
-/// Tells the process of a flight that it was ended. Called by the reaper.
-pub(super) fn tell(process: u64) {
+fn of_flights(env: Env, handle: Handle<'_>, keys: Term, mut act: impl FnMut(&Probe<'_>)) -> Result<Term, Failure> {
+    let mut count = 0;
+    let rest = of_each(env, handle, keys, |probe| {
+        count += 1;
+        act(probe);
+        Ok(())
+    })?;
+    account(env, count * 30);
+    Ok(rest)
+}
+
+/// Tells the process of a flight that the key with this number was written, 0 if the flight has ended. Called by the reaper.
+pub(super) fn tell(process: u64, number: u64) {
     reaper::send_term(process, |env| {
-        Some(env.tuple(&[env.atom("cats_fetch"), env.atom("written")]))
+        Some(env.tuple(&[env.atom("cats_flight"), env.atom("written"), env.unsigned(number)]))
     });
 }
 
@@ -112,27 +200,33 @@ impl Waits {
 const WAY: Budget = Budget(2000);
 
 /// Notes that the calling process waits for a flight, which has this leader. If it would wait for itself in the end, notes nothing, and
-/// returns the flights on the way: the one that it wants to wait for, the one that the leader of that waits for, and so on.
+/// returns the way, as pairs of a process and the flight that it waits for: those of the caller, those of the leader of that flight, and so
+/// on.
 pub fn flight_wait(env: Env, &[flight, leader]: &[Term; 2]) -> Result<Term, Failure> {
     let own = env.this_process().0;
     let flight = Flight {
         process: process(env, flight)?,
         leader: process(env, leader)?,
+        number: 0,
     };
     let mut waits = waits();
-    let mut way = vec![Term(flight.process)];
+    let mut way = vec![(own, flight.process)];
     let mut leader = flight.leader;
     // A process that was killed waits for nothing.
     while leader != own && monitor::is_alive(env, Term(leader)) {
         let Some(next) = waits.flights.get(&leader) else {
             break;
         };
-        way.push(Term(next.process));
+        way.push((leader, next.process));
         WAY.check(way.len())?;
         leader = next.leader;
     }
     if leader == own {
         drop(waits);
+        let way: Vec<Term> = way
+            .into_iter()
+            .map(|(waits, flight)| env.tuple(&[Term(waits), Term(flight)]))
+            .collect();
         return Ok(env.list(&way));
     }
     waits.flights.insert(own, flight);

@@ -1,8 +1,10 @@
-//! `lookup_many/2`, `take_many/2`, `delete_many/2`, `insert_many/2`: the same operation on many keys or objects, one after the other. In a
-//! large table the memory for a group of them is prefetched before the first is treated, so the cache misses overlap.
+//! `lookup_many/2`, `take_many/2`, `delete_many/2`, `insert_many/2`, and the lookups of `fetch_many/3`: the same operation on many keys or
+//! objects, one after the other. In a large table the memory for a group of them is prefetched before the first is treated, so the cache
+//! misses overlap.
 //!
 //! One call treats the first of them, and says what is left. It fails only while it has done nothing.
 
+use super::one::check_single;
 use super::read::lookup_key;
 use super::*;
 use cats_term::Scratch;
@@ -10,7 +12,7 @@ use cats_term::Scratch;
 /// Keys, or objects, that a call with many of them prefetches together.
 const GROUP: usize = 16;
 /// The most keys, or objects, that one such call treats.
-const MOST_AT_ONCE: usize = 256;
+pub(super) const MOST_AT_ONCE: usize = 256;
 
 /// The objects of each key, as a list of lists. If one call cannot look up all keys: `{Lists, Rest}` with the lists of
 /// the first keys and the keys that are left.
@@ -21,6 +23,17 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
         Some((key, Term(NIL))) => Ok(env.cons(lookup_key::<Used>(env, handle, key)?, Term(NIL))),
         _ => lookup_several(env, handle, keys),
     }
+}
+
+/// The same for `fetch_many`: the caller may write to the table. If it gives objects a time to live, fails unless they can expire.
+pub fn lookup_many_to_fetch(env: Env, &[table, keys, lasting]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, LOOKUP_TO_FETCH)?;
+    check_single(handle.table())?;
+    if lasting == atoms::true_() {
+        handle.check_expiry()?;
+    }
+    lookup_several(env, handle, keys)
 }
 
 #[inline(always)]
@@ -173,7 +186,7 @@ fn count_others(handle: Handle<'_>, operation: Operation, count: usize) {
 
 /// Calls `act` for the first keys of a list. Returns the rest: those for which there was no time, or the first for which `act` failed and
 /// those behind it. Fails if nothing was done.
-fn of_each(
+pub(super) fn of_each(
     env: Env,
     handle: Handle<'_>,
     keys: Term,

@@ -7,9 +7,9 @@
 //! | `update` | update_counter, update_element |
 //! | `notices` | removed, and option `notify` of new |
 //! | `one` | replace, remove, lookup_to_update, lookup_to_fetch, add |
-//! | `many` | lookup_many, take_many, delete_many, insert_many |
+//! | `many` | lookup_many, lookup_many_to_fetch, take_many, delete_many, insert_many |
 //! | `expiry` | insert/3, insert_new/3, touch, ttl |
-//! | `flights` | what `cats_fetch` calls |
+//! | `flights` | what `cats_flight` and its kin call |
 //! | `traverse` | first to prev_lookup, slot |
 //! | `order` | rank, nth, count, range |
 //! | `select` | select, match and their kin, scan |

@@ -1,12 +1,12 @@
 //! The [flights](crate::flights) of keys.
 
 use crate::failure::Failure;
+use crate::failures::Failed;
 use crate::flights::{Flight, Known};
 use crate::object::key::Key;
 use crate::object::schema::Probe;
 use crate::store::due;
 use crate::table::Handle;
-use cats_term::Block;
 
 impl Handle<'_> {
     /// The flight of a key for which `lives` returns true, or else the failure that is remembered.
@@ -19,34 +19,51 @@ impl Handle<'_> {
         Ok(known)
     }
 
-    /// Begins a flight, unless the key has one for which `lives` returns true. Returns whether it did. Fails with [`Failure::Busy`] if the
-    /// table has other contents by now.
+    /// Begins a flight, unless the key has one for which `lives` returns true, or `failures` count and one is remembered. Returns what is so,
+    /// or `None`. Fails with [`Failure::Busy`] if the table has other contents by now.
     pub fn begin_flight(
         self,
         probe: &Probe<'_>,
         flight: Flight,
         lives: impl Fn(&Flight) -> bool,
-    ) -> Result<bool, Failure> {
+        failures: bool,
+    ) -> Result<Option<Known>, Failure> {
         let store = self.store();
         // Made before the lock is taken, as it may be long.
         let key = Key::own(probe.term(), store.is_ordered());
         store
             .flights()
-            .begin(store.history(), (key, flight), lives, || self.still_named())
+            .begin(store.history(), (key, flight), (lives, failures), || self.still_named())
     }
 
-    /// Ends the flight of a key, if it is the one of this process, which is not told. Returns whether it was.
-    pub fn end_flight(self, probe: &Probe<'_>, process: u64) -> bool {
+    /// Notes that the leader of this process now stores the object of a key, if that has this flight: its process is not told that the key
+    /// is written.
+    pub fn store_flight(self, probe: &Probe<'_>, process: u64) {
         let store = self.store();
         let key = Key::sought(probe.term(), store.is_ordered());
-        let ended = store
-            .flights()
-            .remove(store.history(), &key, |flight| flight.process == process, false);
-        ended.is_some()
+        store.flights().store(&key, |flight| flight.process == process);
     }
 
-    /// The same as its function has failed, which is remembered for some milliseconds. The failure is the first element of the block.
-    pub fn fail_flight(self, probe: &Probe<'_>, process: u64, failed: Block, time: u64) -> bool {
+    /// Ends the flight of a key, if it is the one of this process, which is not told.
+    pub fn end_flight(self, probe: &Probe<'_>, process: u64) {
+        let store = self.store();
+        let key = Key::sought(probe.term(), store.is_ordered());
+        store
+            .flights()
+            .remove(store.history(), &key, |flight| flight.process == process, false);
+    }
+
+    /// Ends the flight of a key as a write does.
+    pub fn outdate_flight(self, probe: &Probe<'_>) {
+        let store = self.store();
+        store
+            .flights()
+            .end(store.history(), &Key::sought(probe.term(), store.is_ordered()));
+    }
+
+    /// Ends the flight of a key as its function has failed, if it is the one of this process. The failure is remembered for some
+    /// milliseconds. It is the first element of the block.
+    pub fn fail_flight(self, probe: &Probe<'_>, process: u64, failed: Failed, time: u64) {
         let store = self.store();
         let key = Key::own(probe.term(), store.is_ordered());
         let first = || {

@@ -10,6 +10,7 @@
 %% <li>{@link lookup_elements/3} reads several elements of an object in one call.</li>
 %% <li>{@link lookup_many/2}, {@link take_many/2}, {@link delete_many/2} and {@link insert_many/2} treat many keys in
 %%     one call, and overlap their cache misses.</li>
+%% <li>{@link fetch/3} and {@link fetch_many/3} make what is missing, once for all processes that ask for it.</li>
 %% <li>{@link update/3} changes an object by a function. {@link replace/3} is compare-and-swap of an object.</li>
 %% <li>Objects expire in a table with option `ttl' or `idle'. {@link insert/3}, {@link touch/3} and {@link ttl/2} treat
 %%     the time of one object.</li>
@@ -55,13 +56,13 @@
 -compile(no_line_info).
 
 -export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1,
-         delete_many/2, delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, garbage/0, give_away/3,
-         i/0, info/1, info/2, insert/2, insert/3, insert_many/2, insert_new/2, insert_new/3, last/1, last_lookup/1,
-         lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2, memory/0, new/2,
-         next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4, rank/2, removed/1, rename/2, replace/3,
-         safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1, take/2,
-         take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3, update_counter/4, update_element/3,
-         update_element/4, whereis/1]).
+         delete_many/2, delete_object/2, engines/0, fetch/3, fetch/4, fetch_many/3, fetch_many/4, first/1,
+         first_lookup/1, garbage/0, give_away/3, i/0, info/1, info/2, insert/2, insert/3, insert_many/2, insert_new/2,
+         insert_new/3, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
+         lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3,
+         range/4, rank/2, removed/1, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0,
+         stats/1, stats_delta/2, tab2list/1, take/2, take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3,
+         update_counter/4, update_element/3, update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
          match_object/2, match_object/3, match_spec_compile/1, match_spec_run/2, repair_continuation/2, select/1,
@@ -71,9 +72,9 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, fetch_outcome/0,
-              increment/0, info_item/0, insert_options/0, key_range/0, lifetime/0, notify_option/0, option/0, tab/0,
-              stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_many_options/0, fetch_options/0,
+              fetch_outcome/0, increment/0, info_item/0, insert_options/0, key_range/0, lifetime/0, notify_option/0,
+              option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 %% The result of a native function that has the name and the arguments of the function around it.
@@ -209,9 +210,9 @@
 %% <li>`evicted': objects that were removed because of the table's limit. `readmitted': keys that came back soon after
 %%     that, as far as policy `s3_fifo' remembers. Many of them say that the limit is low. `refused': calls that failed
 %%     with `system_limit' because of the limit.</li>
-%% <li>`fetches_made', `fetches_failed': how often the function of a {@link fetch/3} returned, or failed.
-%%     `fetches_waited': how often a process waited for the function of another one. `fetches_stale': how often an
-%%     object was returned that had ended.</li>
+%% <li>`fetches_made', `fetches_failed': how often the function of a {@link fetch/3} or {@link fetch_many/3} returned,
+%%     or failed. `fetches_waited': how often a process waited for the function of another one. `fetches_stale': how
+%%     often an object was returned that had ended.</li>
 %% </ul>
 %%
 %% The others are there for a table with option `{stats, true}' only:
@@ -285,6 +286,9 @@
 -type fetch_outcome() :: {store, Object :: tuple()} | {store, Object :: tuple(), #{ttl => lifetime()}}
                        | {ignore, Value :: term()}.
 %% What a function returns that makes an object for {@link fetch/4} with option `returns'.
+-type fetch_many_options() :: #{timeout => 0..4294967295 | infinity, ttl => lifetime(), retry => boolean(),
+                                returns => object | outcome, negative_ttl => 0..1099511627775}.
+%% See {@link fetch_many/4}. Times are in milliseconds.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
 %% What {@link update/3} does to an object. It returns the object to store, `keep' to change nothing, or `delete' to
 %% delete the object.
@@ -502,6 +506,60 @@ fetch(Table, Key, Fun, Options) when is_function(Fun, 1) ->
     end;
 fetch(Table, Key, Fun, Options) ->
     cats_failure:fail(badarg, no_fun, fetch, [Table, Key, Fun, Options]).
+
+%% @doc Returns the object of each key, in the order of the keys. One call of the function makes the objects of all keys
+%% that the table does not hold. Of all processes that miss a key at the same time, one makes its object, and the others
+%% wait. Not in `ets'.
+%%
+%% The function gets a list of the keys that are missing, and for which no other process is making an object. It is not
+%% called if there are none. It returns a list of objects, in any order, each with one of these keys. They are stored,
+%% one after the other. A key for which it returns no object gets `undefined' in the result. Nothing is stored for it,
+%% and the next call asks for it again. So the function may be a query that returns what it finds.
+%%
+%% Afterwards the call waits for the keys that other processes are making objects for. So calls that miss each other's
+%% keys do not wait for each other in a circle.
+%%
+%% When the function fails, the call fails with the same exception, and so do all calls that wait for any of its keys.
+%% Nothing is stored then. So it is when the function returns something else, or an object with another key: `badarg'.
+%% For the rest, each key is treated as by {@link fetch/3}. Calls of both wait for each other.
+%%
+%% The work runs in slices of a few hundred keys. The whole call is not atomic: the table may change between two keys.
+%% When storing an object fails, those stay that were stored before.
+-spec fetch_many(table(), [Key :: term()], fun((Missing :: [Key :: term()]) -> [Object :: tuple()])) ->
+          [(Object :: tuple()) | undefined].
+fetch_many(Table, Keys, Fun) ->
+    fetch_many(Table, Keys, Fun, #{}, [Table, Keys, Fun]).
+
+%% @doc Like {@link fetch_many/3}, with options, which mean the same as for {@link fetch/4}:
+%%
+%% <ul>
+%% <li>`returns': with `outcome', the function returns a list with a {@link fetch_outcome()} for each of the missing
+%%     keys, in their order. For a value that is not stored, the result has the value.</li>
+%% <li>`ttl': how long the objects live that the function makes.</li>
+%% <li>`negative_ttl': for how many milliseconds a failure of the function is remembered, for all of its keys. Until
+%%     then, calls with this option that miss one of these keys fail with the same exception, and run no function.</li>
+%% <li>`timeout': how many milliseconds to wait for the functions of other processes.</li>
+%% <li>`retry': whether to run the own function when that of another process has failed for which the call
+%%     waited.</li>
+%% </ul>
+%%
+%% Other options fail with `badarg': `stale', `refresh_ahead' and `refresh_timeout' are for {@link fetch/4} only.
+-spec fetch_many(table(), [Key :: term()], fun((Missing :: [Key :: term()]) -> [Object] | [fetch_outcome()]),
+                 fetch_many_options()) ->
+          [Object | undefined | (Value :: term())] when
+      Object :: tuple().
+fetch_many(Table, Keys, Fun, Options) ->
+    fetch_many(Table, Keys, Fun, Options, [Table, Keys, Fun, Options]).
+
+fetch_many(Table, Keys, Fun, Options, Called) when length(Keys) >= 0, is_function(Fun, 1) ->
+    case cats_fetch:call_many(Called, Options) of
+        error -> cats_failure:fail(badarg, no_fetch_options, fetch_many, Called);
+        Call -> cats_fetch_many:fetch(Table, Keys, Call)
+    end;
+fetch_many(_Table, Keys, _Fun, _Options, Called) when length(Keys) >= 0 ->
+    cats_failure:fail(badarg, no_fun, fetch_many, Called);
+fetch_many(_Table, _Keys, _Fun, _Options, Called) ->
+    cats_failure:fail(badarg, no_keys, fetch_many, Called).
 
 %% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
 %% key in term order. The other types have an order of their own.

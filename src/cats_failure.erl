@@ -119,8 +119,8 @@ stack(Module, Function, Arguments, Info) ->
 
 %% The stack below the function that was called.
 callers(Module, Stack) ->
-    Own = [?MODULE, Module, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc,
-           cats_run, cats_select, cats_slices, cats_transaction, cats_view],
+    Own = [?MODULE, Module, cats_browser, cats_contention, cats_convert, cats_fetch, cats_fetch_many, cats_file,
+           cats_flight, cats_nif, cats_qlc, cats_run, cats_select, cats_slices, cats_transaction, cats_view],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private
@@ -267,6 +267,16 @@ remark(fetch, no_fetch_options) ->
 remark(fetch, no_outcome) ->
     {3, <<"the function, which has option returns => outcome, returned neither {store, Object}, {store, Object, "
          "#{ttl => Milliseconds | infinity}} nor {ignore, Value}">>};
+remark(fetch_many, no_keys) -> {2, <<"not a list">>};
+remark(fetch_many, nested) -> {2, <<"the function fetches a key for which it makes the object">>};
+remark(fetch_many, no_fetch_options) ->
+    {4, <<"not a map of timeout, at most 4294967295 milliseconds or infinity, ttl, at most 1099511627775 milliseconds "
+         "or infinity, negative_ttl, at most 1099511627775 milliseconds, retry, a boolean, and returns, object or "
+         "outcome: other options are for fetch/4">>};
+remark(fetch_many, no_outcome) ->
+    {3, <<"the function, which has option returns => outcome, did not return a list with {store, Object}, {store, "
+         "Object, #{ttl => Milliseconds | infinity}} or {ignore, Value} for each missing key">>};
+remark(fetch_many, no_fun) -> {3, <<"not a function of one argument">>};
 remark(range, no_ranges) -> {1, <<"not an ordered_set">>};
 remark(snapshot, snapshot) -> {1, <<"a snapshot, of which no other can be taken">>};
 remark(snapshot, no_snapshots) -> {1, <<"snapshots are for tables with engine hash or ca">>};
@@ -291,12 +301,16 @@ explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Op
     #{2 => text("engine ~s does not have option ~s", [Engine, Option])};
 explain_by_call(Reason, removed, [Table], Cause) ->
     as_ets(Reason, delete, [Table], Cause);
-explain_by_call(badarg, fetch, _Arguments, {circle, Places}) ->
+explain_by_call(badarg, Function, _Arguments, {circle, Places}) when Function =:= fetch; Function =:= fetch_many ->
     Names = [io_lib:format("key ~0tP of table ~tp", [Key, 20, cats:info(Tid, name)]) || {Tid, Key} <- Places],
     #{2 => text("the function waits for itself in a circle of fetches, each of which waits for the next one: ~ts",
                 [lists:join(", ", Names)])};
 explain_by_call(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
     #{3 => <<"the function did not return an object with the key">>};
+explain_by_call(badarg, fetch_many, _Arguments, none) ->
+    #{3 => <<"the function did not return a list of objects">>};
+explain_by_call(badarg, fetch_many, _Arguments, other_key) ->
+    #{3 => <<"the function returned an object with a key that was not missing">>};
 explain_by_call(badarg, Function, _Arguments, inside_transaction) ->
     #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only "
                                  "functions of cats_transaction may write to the table">>};
@@ -343,7 +357,7 @@ explain_by_call(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
         false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
     end;
 explain_by_call(badarg, Function, _Arguments, table_type)
-  when Function =:= add; Function =:= fetch; Function =:= replace; Function =:= update ->
+  when Function =:= add; Function =:= fetch; Function =:= fetch_many; Function =:= replace; Function =:= update ->
     #{1 => <<"the table is a bag: a key may have several objects">>};
 explain_by_call(badarg, replace, [_Table, Old, New], Cause) when Cause =:= none; Cause =:= other_key ->
     case Cause of
@@ -374,7 +388,7 @@ explain_by_call(Reason, Function, [Table, Objects, _Options], Cause)
 explain_by_call(Reason, add, [Table, Key, Increments], Cause) ->
     as_ets(Reason, update_counter, [Table, Key, in_integers(Increments)], Cause);
 explain_by_call(Reason, Function, [Table | _], Cause)
-  when Function =:= claim; Function =:= fetch; Function =:= insert_many; Function =:= replace;
+  when Function =:= claim; Function =:= fetch; Function =:= fetch_many; Function =:= insert_many; Function =:= replace;
        Function =:= touch; Function =:= ttl; Function =:= update ->
     as_ets(Reason, delete, [Table], Cause);
 explain_by_call(Reason, Function, [Table, Keys], Cause)

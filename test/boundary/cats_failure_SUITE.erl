@@ -195,7 +195,8 @@ tables_of_ets(_Config) ->
     Others = fun(Table) ->
                  [{foldl, [fun max/2, 0, Table], 3}, {foldr, [fun max/2, 0, Table], 3},
                   {init_table, [Table, fun(_) -> end_of_input end], 1}, {lookup_elements, [Table, k, [1]], 1},
-                  {lookup_many, [Table, [k]], 1}, {rank, [Table, k], 1}, {nth, [Table, 0], 1},
+                  {lookup_many, [Table, [k]], 1}, {fetch_many, [Table, [k], fun(_) -> [] end], 1},
+                  {rank, [Table, k], 1}, {nth, [Table, 0], 1},
                   {count, [Table, 1, 2], 1}, {range, [Table, 1, 2, 3], 1}, {from_ets, [Table, Table], 1},
                   {to_ets, [Table, Table], 1}, {from_dets, [Table, dets], 1}, {to_dets, [Table, dets], 1}]
              end,
@@ -273,6 +274,7 @@ limits(Config) ->
              {Objects, full, Full, update_element, [c, {2, 1}, {c, 1}]},
              {Objects, full, Full, update, [c, fun(_) -> {c, 1} end, {c, 0}]},
              {Objects, full, Full, fetch, [c, fun(_) -> {c, 1} end]},
+             {Objects, full, Full, fetch_many, [[a, c], fun([c]) -> [{c, 1}] end]},
              {Objects, too_large, TooLarge(<<"{objects,2}">>), insert, [[{a, 1}, {b, 1}, {c, 1}]]},
              {Bytes, too_large, TooLarge(<<"{bytes,100000}">>), insert, [{b, Large}]},
              {Bytes, too_large, TooLarge(<<"{bytes,100000}">>), update_element, [a, {2, Large}]},

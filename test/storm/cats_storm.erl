@@ -172,7 +172,7 @@ as_often(Operations) ->
 topics() ->
     [[insert, insert_new, insert_many, lookup, brief],
      [delete_all_objects, match_delete_all, select_delete_all, init_table],
-     [fetch, fetch_crosswise],
+     [fetch, fetch_many, fetch_crosswise],
      [delete_table, revive, every_table],
      [fill],
      [rename, rename_kept, give_away, setopts, claim],

@@ -14,6 +14,7 @@
 -spec operations() -> [cats_storm_calls:operation()].
 operations() ->
     [{6, fetch, [set_like], fun fetch/1},
+     {6, fetch_many, [set_like], fun fetch_many/1},
      {6, fetch_crosswise, [set_like], fun fetch_crosswise/1},
      {6, transaction, [transactions], fun transaction/1},
      {3, ordered_transaction, [transactions, ordered], fun ordered_transaction/1}].
@@ -23,14 +24,44 @@ operations() ->
 fetch(Table) ->
     Key = shared_key(),
     Nested = shared_key(),
-    Within = within(fetching(one_of(set_like()), Nested, fun() -> ok end, none)),
-    {What, Make} =
-        one_of([{make, fun() -> ok end}, {make, fun() -> ok end}, {sleep, fun() -> timer:sleep(uniform(3)) end},
-                {fail, fun() -> error(storm) end}, {exit, fun() -> exit(storm) end},
-                {nested, Within}, {nested, Within}]),
+    {What, Make} = what(Nested),
     Options = fetch_options(Table),
     cats_storm_worker:note({fetch, Key, What, Nested, Options}),
     (fetching(Table, Key, Make, Options))().
+
+%% Several keys, of which the function makes those that are missing, but for one now and then.
+fetch_many(Table) ->
+    Keys = [shared_key() || _ <- lists:seq(1, uniform(8))],
+    Nested = shared_key(),
+    {What, Make} = what(Nested),
+    Left = one_of([none, none, hd(Keys)]),
+    Options = one_of([none, #{retry => true}, #{timeout => 0}, #{timeout => 20}, #{timeout => 5000}]),
+    cats_storm_worker:note({fetch_many, Keys, What, Nested, Left, Options}),
+    Made = fun(Missing) ->
+                   leading([{Table, Key} || Key <- Missing], Make),
+                   [object(Table, Key) || Key <- Missing, Key =/= Left]
+           end,
+    Arguments = [any_id(Table), Keys, Made | [Options || Options =/= none]],
+    try lists:zip(Keys, apply(cats, fetch_many, Arguments)) of
+        Results ->
+            %% Others leave out keys too.
+            Wrong = [wrong_objects(Table, Key, [Object]) || {Key, Object} <- Results, Object =/= undefined],
+            hd([Found || Found <- Wrong, Found =/= nothing] ++ [nothing])
+    catch
+        Class:Reason:Stack ->
+            case {outcome(fun() -> erlang:raise(Class, Reason, Stack) end), hd(Stack)} of
+                {{badarg, Circle}, {cats, fetch_many, Arguments, _}} when ?IS_CIRCLE(Circle) ->
+                    wrong_circle(Circle, Table, Keys);
+                {Outcome, _} -> failed(Table, Options, Outcome)
+            end
+    end.
+
+%% What a function does before it returns.
+what(Nested) ->
+    Within = within(fetching(one_of(set_like()), Nested, fun() -> ok end, none)),
+    one_of([{make, fun() -> ok end}, {make, fun() -> ok end}, {sleep, fun() -> timer:sleep(uniform(3)) end},
+            {fail, fun() -> error(storm) end}, {exit, fun() -> exit(storm) end},
+            {nested, Within}, {nested, Within}]).
 
 %% Processes make objects for the same few keys, and each of them fetches the others too, in its own order.
 fetch_crosswise(_Table) ->
@@ -53,7 +84,7 @@ set_like() -> [Table || Table <- cats_storm_tables:all(), has(set_like, Table)].
 %% other function first. That may run in another process, so all that is by chance is known before.
 fetching(Table, Key, Make, Options) ->
     Object = object(Table, Key),
-    Made = fun(_) -> leading({Table, Key}, Make), Object end,
+    Made = fun(_) -> leading([{Table, Key}], Make), Object end,
     Arguments = [any_id(Table), Key, Made | [Options || Options =/= none]],
     fun() ->
             try
@@ -62,7 +93,7 @@ fetching(Table, Key, Make, Options) ->
                 Class:Reason:Stack ->
                     case {outcome(fun() -> erlang:raise(Class, Reason, Stack) end), hd(Stack)} of
                         {{badarg, Circle}, {cats, fetch, Arguments, _}} when ?IS_CIRCLE(Circle) ->
-                            wrong_circle(Circle, Table, Key);
+                            wrong_circle(Circle, Table, [Key]);
                         {Outcome, _} -> failed(Table, Options, Outcome)
                     end
             end
@@ -86,22 +117,22 @@ failed(_Table, _Options, {badarg, Circle}) when ?IS_CIRCLE(Circle) -> nothing;
 failed(_Table, #{timeout := _}, {raised, exit, {timeout, _}, _}) -> nothing;
 failed(Table, _Options, Outcome) -> unexpected(Table, [], Outcome).
 
-%% Notes for which key the calling process makes an object.
-leading({#{tid := Tid}, Key}, Make) ->
+%% Notes for which keys the calling process makes objects.
+leading(Places, Make) ->
     Before = led(),
-    put(?MODULE, [{Tid, Key} | Before]),
+    put(?MODULE, [{Tid, Key} || {#{tid := Tid}, Key} <- Places] ++ Before),
     try Make() after put(?MODULE, Before) end.
 
 led() -> case get(?MODULE) of undefined -> []; Places -> Places end.
 
 %% A fetch is refused only when the caller itself makes the object that is waited for in the end.
-wrong_circle(Circle, #{tid := Tid}, Key) ->
+wrong_circle(Circle, #{tid := Tid}, Keys) ->
     Places = case Circle of
                  {circle, Named} -> Named;
-                 nested -> [{Tid, Key}]
+                 nested -> [{Tid, Key} || Key <- Keys]
              end,
     case [Place || Place <- Places, Led <- led(), Place == Led] of
-        [] when length(Places) < 10 -> {circle, Circle, {Tid, Key}, {leads, led()}};
+        [] when length(Places) < 10 -> {circle, Circle, {Tid, Keys}, {leads, led()}};
         _ -> nothing
     end.
 

@@ -172,9 +172,11 @@ clock() ->
     {time, Time} = lists:keyfind(time, 1, erlang:system_info(os_monotonic_time_source)),
     erlang:convert_time_unit(Time, native, microsecond).
 
-%% @doc The processes that stand for the making of an object, see cats_fetch.
+%% @doc The processes that stand for the making of an object, see cats_flight.
 -spec flights() -> [pid()].
-flights() -> [Pid || Pid <- processes(), {initial_call, {cats_fetch, fly, _}} <- [process_info(Pid, initial_call)]].
+flights() ->
+    [Pid || Pid <- processes(), {initial_call, {Module, fly, _}} <- [process_info(Pid, initial_call)],
+            Module =:= cats_fetch orelse Module =:= cats_fetch_many].
 
 %% @doc Runs a program of the PATH. Returns its exit status and all that it wrote, or `none' if there is no such
 %% program.

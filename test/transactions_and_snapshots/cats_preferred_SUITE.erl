@@ -368,9 +368,12 @@ fetches_outside(_Config) ->
                                   {ended, 1} = cats:fetch(Table, ended, Never, #{stale => 60_000}),
                                   {key, 1} = cats:fetch(Table, key, Never, #{stale => 60_000}),
                                   {key, 1} = cats:fetch(Table, key, Never),
-                                  cats_test_lib:cause(fun() -> cats:fetch(Table, none, Never) end)
+                                  [{key, 1}] = cats:fetch_many(Table, [key], Never),
+                                  [cats_test_lib:cause(Fetch)
+                                   || Fetch <- [fun() -> cats:fetch(Table, none, Never) end,
+                                                fun() -> cats:fetch_many(Table, [key, none], Never) end]]
                           end),
-         ?assertEqual({atomic, inside_transaction}, Outcome),
+         ?assertEqual({atomic, [inside_transaction, inside_transaction]}, Outcome),
          ?assertEqual([], cats_test_lib:flights())
      end || Type <- [set, ordered_set], More <- [[], [{stats, true}]]].
 

@@ -70,6 +70,7 @@ defmodule Cats.Cache do
                  delete(key) :: :ok,
                  fetch(key, fun, options \\ []) :: term,
                  fetch!(key) :: term,
+                 fetch_many(keys, fun, options \\ []) :: map,
                  get(key, default \\ nil) :: term,
                  get_and_update(key, fun) :: term,
                  has_key?(key) :: boolean,
@@ -89,6 +90,7 @@ defmodule Cats.Cache do
   @types [
     by: quote(do: integer),
     fun: quote(do: (term -> term)),
+    keys: quote(do: [term]),
     options: quote(do: keyword),
     pairs: quote(do: Enumerable.t()),
     ttl: quote(do: Cats.Cache.lifetime())
@@ -237,6 +239,7 @@ defmodule Cats.Cache do
   defp options(:fetch),
     do: [:ttl, :stale, :refresh_ahead, :negative_ttl, :returns, :timeout, :retry, :refresh_timeout]
 
+  defp options(:fetch_many), do: [:ttl, :negative_ttl, :returns, :timeout, :retry]
   defp options(_function), do: [:ttl]
 
   defp check_options(_cache, _function, []), do: :ok
@@ -449,49 +452,58 @@ defmodule Cats.Cache do
   def fetch(cache, key, fun, options \\ []) do
     check_fun(cache, :fetch, fun)
     check_options(cache, :fetch, options)
-    {returns, options} = Map.pop(first(options), :returns)
-    {is_over, options} = if is_over(options[:ttl]), do: {true, Map.delete(options, :ttl)}, else: {false, options}
+    {returns, is_over, native} = returns(options)
 
     if returns == :outcome or is_over do
-      made = fn key ->
-        case made(returns, cache, key, fun.(key)) do
-          {:store, {_, value}} when is_over -> {:ignore, {value}}
-          outcome -> outcome
-        end
-      end
+      made = fn key -> outcome(cache, :fetch, returns, is_over, key, fun.(key)) end
 
       # What is ignored is no pair, so that it differs from an object.
-      case on(cache, :fetch, :cats.fetch(cache, key, made, Map.put(options, :returns, :outcome))) do
+      case on(cache, :fetch, :cats.fetch(cache, key, made, Map.put(native, :returns, :outcome))) do
         {_, value} -> value
         {value} -> value
+        # A function of `fetch_many/4`, of another process, has left out the key.
+        {} -> fetch(cache, key, fun, options)
       end
     else
-      {_, value} = on(cache, :fetch, :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, options))
+      {_, value} = on(cache, :fetch, :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, native))
       value
     end
   end
 
-  # An outcome for `:cats.fetch/4`.
-  defp made(:outcome, _cache, key, {:store, value}), do: {:store, {key, value}}
-  defp made(:outcome, _cache, _key, {:ignore, value}), do: {:ignore, {value}}
+  # What the function returns, whether the time of its values is over, and the options for `:cats`.
+  defp returns(options) do
+    {returns, options} = Map.pop(first(options), :returns)
+    if is_over(options[:ttl]), do: {returns, true, Map.delete(options, :ttl)}, else: {returns, false, options}
+  end
 
-  defp made(:outcome, cache, key, {:store, value, options}) do
-    case lifetime(cache, :"fetch's outcome", options) do
+  # An outcome for `:cats.fetch/4`.
+  defp outcome(cache, function, returns, is_over, key, answer) do
+    case made(returns, cache, function, key, answer) do
+      {:store, {_, value}} when is_over -> {:ignore, {value}}
+      outcome -> outcome
+    end
+  end
+
+  defp made(:outcome, _cache, _function, key, {:store, value}), do: {:store, {key, value}}
+  defp made(:outcome, _cache, _function, _key, {:ignore, value}), do: {:ignore, {value}}
+
+  defp made(:outcome, cache, function, key, {:store, value, options}) do
+    case lifetime(cache, :"#{function}'s outcome", options) do
       %{ttl: ttl} when is_over(ttl) -> {:ignore, {value}}
       options -> {:store, {key, value}, options}
     end
   end
 
-  defp made(:outcome, cache, _key, other) do
+  defp made(:outcome, cache, function, _key, other) do
     refuse(
       cache,
-      :fetch,
+      function,
       "needs a function that returns {:store, value}, {:store, value, ttl: milliseconds} or {:ignore, value}",
       other
     )
   end
 
-  defp made(_value, _cache, key, value), do: {:store, {key, value}}
+  defp made(_value, _cache, _function, key, value), do: {:store, {key, value}}
 
   @doc """
   The value of a key. Raises a `KeyError` if there is none.
@@ -503,6 +515,70 @@ defmodule Cats.Cache do
       [] -> raise KeyError, key: key, term: cache
     end
   end
+
+  @doc """
+  The values of a list of keys, as a map. The keys that have none are given to the function, as a list. It makes their
+  values, all at once, and they are stored. It is not called if all keys have values.
+
+  The function returns pairs `{key, value}`, as a list or a map. A key that it leaves out is not in the result, and the
+  next call asks for it again. Keys that another process is making values for are not given to the function. Their
+  values are waited for. If the function of either call fails, all that wait for it fail with its exception.
+
+  Options are `ttl`, `negative_ttl`, `timeout` and `retry`, which mean the same as for `fetch/4`, and
+  `returns: :outcome`: the function then returns pairs of a key and `{:store, value}`,
+  `{:store, value, ttl: milliseconds}`, or `{:ignore, value}`, which is not stored.
+
+  See `:cats.fetch_many/4`.
+  """
+  @spec fetch_many(cache, [key], ([key] -> pairs), [option]) :: %{key => value}
+        when pairs: %{key => value | outcome} | [{key, value | outcome}],
+             option:
+               {:ttl, lifetime}
+               | {:negative_ttl, 0..1_099_511_627_775}
+               | {:returns, :value | :outcome}
+               | {:timeout, timeout}
+               | {:retry, boolean}
+  def fetch_many(cache, keys, fun, options \\ []) do
+    is_list(keys) or refuse(cache, :fetch_many, "takes a list of keys", keys)
+    check_fun(cache, :fetch_many, fun)
+    check_options(cache, :fetch_many, options)
+    {returns, is_over, options} = returns(options)
+
+    made = fn missing ->
+      answers = answers(cache, missing, fun.(missing))
+
+      for key <- missing do
+        case answers do
+          %{^key => answer} -> outcome(cache, :fetch_many, returns, is_over, key, answer)
+          _ -> {:ignore, {}}
+        end
+      end
+    end
+
+    results = on(cache, :fetch_many, :cats.fetch_many(cache, keys, made, Map.put(options, :returns, :outcome)))
+
+    # A pair, or a tuple of a value that is not stored, or of none for a key that was left out.
+    for {key, result} <- Enum.zip(keys, results), result != {}, into: %{} do
+      {key, elem(result, tuple_size(result) - 1)}
+    end
+  end
+
+  defp answers(cache, keys, %{} = answers) when not is_struct(answers) do
+    for {key, _} <- Map.drop(answers, keys) do
+      refuse(cache, :fetch_many, "needs a function that returns values of the keys that it gets", key)
+    end
+
+    answers
+  end
+
+  defp answers(cache, keys, answers) do
+    pairs?(answers) or refuse(cache, :fetch_many, "needs a function that returns pairs {key, value}", answers)
+    answers(cache, keys, Map.new(answers))
+  end
+
+  defp pairs?([]), do: true
+  defp pairs?([{_, _} | pairs]), do: pairs?(pairs)
+  defp pairs?(_), do: false
 
   @doc """
   Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, `:pop` to

@@ -143,6 +143,26 @@ down = fn ->
 end
 true = down.() == down.()
 :ok = Enum.each([:night, :sea, :down], &Colours.delete/1)
+paint = fn keys -> Map.new(keys, &{&1, \"#{&1} colour\"}) end
+%{sky: \"blue\", rose: \"rose colour\", leaf: \"leaf colour\"} =
+  many = Colours.fetch_many([:sky, :rose, :leaf, :rose], fn [:rose, :leaf] = keys -> paint.(keys) end)
+3 = map_size(many)
+\"leaf colour\" = Colours.get(:leaf)
+%{rose: \"rose colour\"} = Colours.fetch_many([:rose], fn _ -> raise \"not called\" end)
+%{} = none = Colours.fetch_many([:gone], fn _ -> [] end, timeout: 10)
+0 = map_size(none)
+%{night: {:a, :pair}, sea: \"blue\", leaf: \"leaf colour\"} =
+  mixed =
+  Colours.fetch_many(
+    [:night, :gone, :leaf, :sea],
+    fn [:night, :gone, :sea] -> [sea: {:store, \"blue\", ttl: 5_000}, night: {:ignore, {:a, :pair}}] end,
+    returns: :outcome
+  )
+3 = map_size(mixed)
+{true, false, false} = {Colours.ttl(:sea) <= 5_000, Colours.has_key?(:night), Colours.has_key?(:gone)}
+%{\"grass\" => :over} = Colours.fetch_many([\"grass\"], fn _ -> [{\"grass\", :over}] end, ttl: 0)
+false = Colours.has_key?(\"grass\")
+:ok = Enum.each([:rose, :leaf, :sea], &Colours.delete/1)
 false = Colours.put_new(:sky, \"grey\")
 true = Colours.put_new(:snow, \"white\")
 \"white\" = Colours.take(:snow)
@@ -313,7 +333,8 @@ end
 {:ok, _} = Supervisor.start_link([Bounded], strategy: :one_for_one)
 :ok = Bounded.put(1, 1)
 fails = fn call -> try do call.() rescue error in SystemLimitError -> Exception.message(error) end end
-for call <- [fn -> Bounded.put(2, 2) end, fn -> Bounded.fetch(2, & &1) end] do
+for call <- [fn -> Bounded.put(2, 2) end, fn -> Bounded.fetch(2, & &1) end,
+             fn -> Bounded.fetch_many([1, 2], fn [2] -> %{2 => 2} end) end] do
   \"a system limit has been reached:\" <> rest = fails.(call)
   true = rest =~ \"1st argument: the table has reached its limit ({objects,1}) and evicts nothing: delete objects\"
 end
@@ -383,6 +404,17 @@ cases = [
   {Timed, :fetch, [:grass, & &1, :ttl], \"takes a list of options, not: :ttl\"},
   {Plain, :fetch, [:grass, & &1, [ttl: 1]], no_time},
   {Plain, :fetch, [:grass, & &1, [stale: 1]], no_time},
+  {Timed, :fetch_many, [:sky, & &1], \"takes a list of keys, not: :sky\"},
+  {Timed, :fetch_many, [[:sky], :blue], function <> \":blue\"},
+  {Timed, :fetch_many, [[:grass], & &1, [stale: 1]],
+   \"takes no options but ttl, negative_ttl, returns, timeout, retry, not: {:stale, 1}\"},
+  {Timed, :fetch_many, [[:grass], & &1], \"needs a function that returns pairs {key, value}, not: [:grass]\"},
+  {Timed, :fetch_many, [[:grass], fn _ -> [moss: 1] end],
+   \"needs a function that returns values of the keys that it gets, not: :moss\"},
+  {Timed, :fetch_many, [[:grass], fn _ -> [moss: 1] end, [returns: :outcome]],
+   \"needs a function that returns values of the keys that it gets, not: :moss\"},
+  {Timed, :fetch_many, [[:grass], fn _ -> [grass: 1] end, [returns: :outcome]], outcomes <> \"1\"},
+  {Plain, :fetch_many, [[:grass], & &1, [ttl: 1]], no_time},
   {Timed, :get_and_update, [:sky, fn -> 1 end], function <> \"#Function\"},
   {Timed, :get_and_update, [:sky, & &1], result <> \"\\\"blue\\\"\"},
   {Timed, :get_and_update, [:grass, &{1, &1, 3}], result <> \"{1, nil, 3}\"},
@@ -399,8 +431,9 @@ cases = [
 ] ++ for option <- [:bag, :duplicate_bag, :private, :protected, {:keypos, 2}, {:heir, :keep}, {:heir, self(), 1}] do
   {Absent, :start_link, [[option]], unfit <> inspect(option)}
 end ++ for {function, arguments} <- [get: [1], put: [1, 2], put_new: [1, 2], put_all: [[a: 1]], fetch: [1, & &1],
-                                     get_and_update: [1, &{&1, &1}], update: [1, 1, & &1], increment: [1],
-                                     delete: [1], take: [1], clear: [], has_key?: [1], size: [], ttl: [1],
+                                     fetch_many: [[1], & &1], get_and_update: [1, &{&1, &1}], update: [1, 1, & &1],
+                                     increment: [1], delete: [1], take: [1], clear: [], has_key?: [1], size: [],
+                                     ttl: [1],
                                      touch: [1, 1], touch: [1, 0], put: [1, 2, [ttl: 1]], put: [1, 2, [ttl: 0]],
                                      put_new: [1, 2, [ttl: 1]], put_new: [1, 2, [ttl: 0]], keys: [], fetch!: [1],
                                      put_all: [[a: 1], [ttl: 1]], put_all: [[a: 1], [ttl: 0]], decrement: [1]] do
@@ -418,7 +451,8 @@ for cache <- [Timed, Plain], do: [sky: \"blue\"] = Enum.to_list(cache.stream())
 
 # What the functions of others raise is theirs.
 for raises <- [fn _ -> raise \"mine\" end, fn _ -> :cats.lookup(:none, 1) end, fn _ -> :erlang.error(:badarg) end],
-    call <- [&Timed.fetch(:grass, &1), &Timed.get_and_update(:sky, &1), &Timed.update(:sky, 1, &1)] do
+    call <- [&Timed.fetch(:grass, &1), &Timed.fetch_many([:grass], &1), &Timed.get_and_update(:sky, &1),
+             &Timed.update(:sky, 1, &1)] do
   message = try do call.(raises) rescue error -> Exception.message(error) end
   false = message =~ \"Timed\"
 end

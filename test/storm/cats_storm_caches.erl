@@ -50,7 +50,7 @@ start_round() ->
         {'DOWN', Monitor, process, Keeper, Reason} -> error(Reason)
     end.
 
-started({Name, Options}) -> {ok, _} = ?CACHE:start_link(Name, Options).
+started({Name, Options}) -> {ok, _} = ?CACHE:start_link([{name, Name} | Options]).
 
 %% A cache can be started again at once when its process has ended.
 keep(Options) ->

@@ -49,7 +49,7 @@ test: deps-test ## run all tests that may run beside other programs
 
 test-native: deps-test ## the tests of the Rust crates; builds the library that cats_term_SUITE and the storm load
 	cd native && cargo test --locked --no-fail-fast
-	cd native && cargo build --locked --package cats-nif --features selftest,cats-term/test-host
+	cd native && cargo build --locked --package cats-nif --features selftest
 
 test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/loom sh -c '\

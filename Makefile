@@ -113,7 +113,7 @@ storm: deps-test build ## random calls of the whole library on random tables (SE
 	@scripts/storm
 
 check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some six hours)
-	@CATS_STRESS_MS=1000 $(MAKE) test-native
+	@THOROUGH=10 CATS_STRESS_MS=1000 $(MAKE) test-native
 	@THOROUGH=10 $(MAKE) test-results test-models
 	@$(MAKE) test-measures test-schedules
 	@ROUNDS=1000 scripts/linearizability

@@ -1,12 +1,10 @@
 //! Detached insertions and deletions, in tables whose lock delegates. A thread sees its own last operation. Whoever ran an operation has
 //! also counted and freed what it replaced.
 
-mod common;
-
+use crate::common::*;
 use cats_sync::epoch;
 use cats_table::{EngineName, EngineOption, Failure, Kind, Object, Objects, OptionItem, Table};
 use cats_term::small;
-use common::*;
 use std::sync::Arc;
 use std::thread;
 

@@ -1,22 +1,14 @@
-//! What the reaper does to the items of objects that expire. In a test binary of its own, as the reaper works at all tables.
+//! What the reaper does to the items of objects that expire.
 
-mod common;
-
+use crate::common::*;
+use crate::turn;
 use cats_sync::epoch;
 use cats_table::due::{expire, Next};
 use cats_table::{Failure, Kind, Object, OptionItem, Unit};
 use cats_term::small;
-use common::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-/// The reaper of one test holds locks of the tables of another, which then finds them busy. So one test runs at a time.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Most slices that the reaper may take. It looks at 16 items in each, at least.
 const SLICES: usize = 100_000;

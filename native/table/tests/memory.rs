@@ -1,18 +1,16 @@
 //! An operation that fails for lack of memory changes nothing. It succeeds when there is memory again.
-#![cfg(not(direct))]
 
-mod common;
-
+use crate::common::*;
+use crate::turn;
 use cats_sync::{epoch, slab};
 use cats_table::{BagChange, Committed, Failure, Kind, LongReads, Object, Reads, Right, Table, Writes};
 use cats_term::lease::Request;
 use cats_term::small;
-use common::*;
 use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// The largest block that the slabs take from a page. Larger ones come directly from the source.
 const LARGEST: usize = 32 << 10;
@@ -32,11 +30,9 @@ unsafe extern "C" fn allocate(size: usize) -> *mut c_void {
     }
 }
 
-/// The slabs' memory belongs to the whole process, so only one test runs at a time.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
+/// Makes this the source of the slabs' memory, before they take any.
+pub fn set_source() {
     slab::set_source(allocate, free);
-    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Runs `f` while there is no memory of any size.

@@ -1,22 +1,13 @@
-//! What the reaper says is left, by which its thread sleeps, and how soon it frees what nothing announces. In a test binary of its own, as
-//! all threads of a process retire to one place.
+//! What the reaper says is left, by which its thread sleeps, and how soon it frees what nothing announces.
 
-mod common;
-
+use crate::common::*;
+use crate::turn;
 use cats_sync::epoch;
 use cats_table::garbage::Left;
 use cats_table::Kind;
-use common::*;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
-
-/// One test runs at a time.
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Garbage that no work announces is freed in a few slices. An idle reaper takes one slice a second.
 #[test]

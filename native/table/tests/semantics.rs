@@ -1,7 +1,6 @@
 //! Random operations on every kind of table, compared with a model that is a list of objects.
 
-mod common;
-
+use crate::common::*;
 use cats_sync::epoch;
 use cats_table::{
     Addition, Budget, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple,
@@ -9,7 +8,6 @@ use cats_table::{
 };
 use cats_term::lease::Request;
 use cats_term::{TermRef, NIL};
-use common::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 

@@ -1,14 +1,12 @@
 //! Snapshots, step by step, and histories of them for the checker of linearizability.
 
-mod common;
-
+use crate::common::*;
 use cats_sync::epoch;
 use cats_table::{
     begin_snapshot, is_snapshot_of, Addition, Beginning, Begun, Budget, Cause, Committed, Failure, Handle, Kind,
     Object, Objects, Reads, Registry, Table, Words, Writes,
 };
 use cats_term::lease::Request;
-use common::*;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};

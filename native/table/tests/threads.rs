@@ -1,7 +1,6 @@
 //! What several threads see of each other's operations. The threads are real, and each acts as a process.
 
-mod common;
-
+use crate::common::*;
 use cats_sync::epoch;
 use cats_table::{
     garbage, Addition, Cause, Direction, ElementOp, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects,
@@ -9,7 +8,6 @@ use cats_table::{
 };
 use cats_term::lease::Request;
 use cats_term::{small, Scratch, TermRef, View};
-use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -136,7 +134,7 @@ fn elements_that_are_changed_together_are_seen_together() {
                     with_key(&third, |third| {
                         let [first, second] = [1, 2].map(|i| (i + 1, TermRef::immediate(word(round))));
                         let ops = [first, second, (4, third)].map(|(position, term)| ElementOp::Set(position, term));
-                        patiently(|| common::set_elements(handle, &probe(), &ops, None)).unwrap();
+                        patiently(|| crate::common::set_elements(handle, &probe(), &ops, None)).unwrap();
                         if round % 1000 == 0 {
                             let object = [key, word(round), word(round), word(round)];
                             patiently(|| handle.insert(Object::flat(&object))).unwrap();

@@ -1,13 +1,11 @@
 //! What changes between the reads of a call and the question whether they hold, and between them and a commit.
 
-mod common;
-
+use crate::common::*;
 use cats_sync::epoch::{self, Guard};
 use cats_table::{
     Addition, BagChange, Budget, Committed, Failure, Found, Handle, Kind, LongReads, ObjectRef, Objects, OptionItem,
     Part, Range, Reads, Registry, Table, Terms, Words, Writes,
 };
-use common::*;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};

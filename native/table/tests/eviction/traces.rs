@@ -7,7 +7,7 @@ pub const REQUESTS: usize = 500_000;
 /// The keys that are in use at a time.
 const KEYS: u32 = 100_000;
 /// A name, and what makes the requests.
-type Trace = (&'static str, fn() -> Vec<u32>);
+pub type Trace = (&'static str, fn() -> Vec<u32>);
 
 /// The traces.
 pub const TRACES: [Trace; 8] = [

@@ -1,8 +1,8 @@
 //! Hit ratios of the policies, beside those that an independent simulator computes.
 
-mod paper;
-mod simulated;
-mod traces;
+pub mod paper;
+pub mod simulated;
+pub mod traces;
 
 use cats_table::evict::item::{Item, Owner};
 use cats_table::evict::policies::{Met, Policy, Queues, Uses, OFTEN};

@@ -308,8 +308,8 @@ defmodule Cats.Cache do
 
       {_, :no_expiry} ->
         raise ArgumentError,
-              "#{inspect(cache)}.#{function} cannot give or tell a time: the cache was made without option ttl, idle " <>
-                "or limit"
+              "#{inspect(cache)}.#{function} cannot give or tell a time: the cache was made without option ttl, " <>
+                "idle or limit"
 
       {:update_counter, nil} ->
         refuse_value(cache, function, hd(arguments))

@@ -614,7 +614,7 @@ binaries_size() ->
 
 %% Processes read what is left of batches while these are compacted, and their memory is used again.
 there_readers_during_compaction() ->
-    compaction_rounds(erlang:monotonic_time(millisecond) + 5000).
+    compaction_rounds(erlang:monotonic_time(millisecond) + cats_test_lib:rounds(2000)).
 
 compaction_rounds(Until) ->
     Rounds = [{{Term, cats_nif:test_keep(Term)}, [cats_nif:test_keep(make_ref()) || _ <- lists:seq(1, 30)]}

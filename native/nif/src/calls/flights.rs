@@ -1,7 +1,7 @@
 //! The flights of `cats_flight`, and who waits for which.
 
 use super::expiry::duration;
-use super::many::{of_each, MOST_AT_ONCE};
+use super::many::of_each;
 use super::objects::block;
 use super::one::check_single;
 use super::*;
@@ -70,6 +70,9 @@ pub fn flight_begin(env: Env, &[table, key, flight, leader]: &[Term; 4]) -> Resu
     })
 }
 
+/// So many keys are treated in a call that begins flights: one takes some microseconds.
+const BEGUN_AT_ONCE: usize = 64;
+
 /// Begins the flights of keys, which get the numbers from `first` on. Returns for each key: `true`; `[Object]` if the table has it, so that
 /// the key gets no flight; what [`flight_to`] returns if it has a flight; and the same, if `failures` is true, where a failure is remembered.
 /// If one call cannot treat all keys: `{List, Rest}` with the results for the first keys and the keys that are left.
@@ -84,8 +87,11 @@ pub fn flights_begin(env: Env, &[table, keys, first, process, leader, failures]:
         number: first.ok_or_else(bad)?,
     };
     let failures = failures == atoms::true_();
-    let (mut results, mut words) = (SmallVec::<[Term; MOST_AT_ONCE]>::new(), 0);
+    let (mut results, mut words) = (SmallVec::<[Term; BEGUN_AT_ONCE]>::new(), 0);
     let rest = of_each(env, handle, keys, |probe| {
+        if results.len() == BEGUN_AT_ONCE {
+            return Err(Failure::Busy);
+        }
         results.push(begun(env, handle, probe, flight, failures, &mut words)?);
         flight.number += 1;
         Ok(())

@@ -28,8 +28,16 @@
 
 %% @doc See {@link cats:fetch_many/4}.
 -spec fetch(cats:table(), Keys :: [term()], cats_fetch:call()) -> [tuple() | undefined | (Ignored :: term())].
-fetch(Table, Keys, Call) ->
-    go_on(look(Table, Keys, Call), Table, Keys, Call).
+fetch(Table, Keys, #call{called = Called} = Call) ->
+    try
+        go_on(look(Table, Keys, Call), Table, Keys, Call)
+    catch
+        error:Reason:Stack -> erlang:raise(error, Reason, with_callers(Stack, Called))
+    end.
+
+%% The stack of an error of this call. A stack has eight frames, so one that was made far below has none of the callers.
+with_callers([{cats, fetch_many, Called, Info} | _], Called) -> cats_failure:stack(cats, fetch_many, Called, Info);
+with_callers(Stack, _Called) -> Stack.
 
 %% For each key, a list of its object, or an empty list.
 look(Table, Keys, #call{ttl = Time, called = Called} = Call) ->
@@ -228,12 +236,8 @@ store_slice(Slice, Flight, Tid, Table, Call) ->
     Made = [{Number, became(Answer, Key, Table)} || {{Number, Key}, Answer} <- Slice],
     cats_flight:finish(Flight, {Tid, Keys}),
     {Last, _} = lists:last(Made),
-    case waited_for(Flight, Last) of
-        [] -> ok;
-        Numbers ->
-            Outcomes = maps:from_list(Made),
-            [Flight ! ?became(Number, maps:get(Number, Outcomes, ?ended)) || Number <- Numbers]
-    end,
+    Outcomes = maps:from_list(Made),
+    _ = [Flight ! ?became(Number, maps:get(Number, Outcomes, ?ended)) || Number <- waited_for(Flight, Last)],
     Made.
 
 store_flights(_Flight, _Tid, [], _Call) ->
@@ -318,7 +322,7 @@ joined(Number, {_, Alias} = Waits, #flight{made = Made, written = Written, waits
 pass_on(Number, Outcome, #flight{waits = Waits} = State) ->
     case maps:take(Number, Waits) of
         {Waiting, Rest} ->
-            [Alias ! {Alias, Number, Outcome} || {_, Alias} <- Waiting],
+            _ = [Alias ! {Alias, Number, Outcome} || {_, Alias} <- Waiting],
             State#flight{waits = Rest};
         error ->
             State

@@ -74,7 +74,7 @@ broken_files(Config) ->
          unload(Config),
          {{cats_nif_not_loaded, Text}, {cats, new, 2, Info}} = failure(Config, new, [table, []]),
          ct:log("~ts", [Text]),
-         [?assertMatch({match, _}, re:run(Text, Part)) || Part <- [Library, Reason]],
+         [?assertNotEqual(nomatch, string:find(Text, Part)) || Part <- [Library, Reason]],
          #{general := Shown} = cats_failure:format_error({cats_nif_not_loaded, Text}, [{cats, new, 2, Info}]),
          ?assertNotEqual(nomatch, string:find(Shown, Text)),
          {ok, _} = call(Config, application, ensure_all_started, [cats]),

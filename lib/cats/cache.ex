@@ -124,12 +124,11 @@ defmodule Cats.Cache do
 
       unquote_splicing(Enum.map(@functions, &generated/1))
 
-      defoverridable Cats.Cache.overridable()
+      defoverridable unquote(overridable())
     end
   end
 
-  @doc false
-  def overridable do
+  defp overridable do
     functions =
       Enum.flat_map(@functions, fn {:"::", _, [{name, _, arguments}, _]} ->
         optional = Enum.count(arguments, &match?({:\\, _, _}, &1))
@@ -580,6 +579,8 @@ defmodule Cats.Cache do
   defp pairs?([{_, _} | pairs]), do: pairs?(pairs)
   defp pairs?(_), do: false
 
+  @changes "{get, value}, {:ignore, get} or :pop"
+
   @doc """
   Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, `:pop` to
   delete the key, or `{:ignore, get}` to change nothing. Returns `get`, or for `:pop` the old value. If another process
@@ -591,26 +592,33 @@ defmodule Cats.Cache do
   @spec get_and_update(cache, key, (value | nil -> {get, value} | {:ignore, get} | :pop)) :: get | value when get: term
   def get_and_update(cache, key, fun) do
     check_fun(cache, :get_and_update, fun)
-    get_and_update(:get_and_update, cache, key, &fun.(List.first(&1)), 1)
+
+    change = fn values ->
+      case fun.(List.first(values)) do
+        :pop -> :pop
+        {:ignore, get} -> {:keep, get}
+        {get, new} -> {:put, get, new}
+        other -> refuse(cache, :get_and_update, "needs a function that returns #{@changes}", other)
+      end
+    end
+
+    change(:get_and_update, cache, key, change, 1)
   end
 
   # The most calls of the function.
   @calls 1000
 
-  @changes "{get, value}, {:ignore, get} or :pop"
-
   # The function gets a list of the value, or an empty one.
-  defp get_and_update(function, cache, key, fun, call) do
+  defp change(function, cache, key, fun, call) do
     objects = on(cache, function, :cats.lookup(cache, key))
 
     {result, done} =
       case {fun.(for {_, value} <- objects, do: value), objects} do
         {:pop, []} -> {nil, true}
         {:pop, [{_, value} = old]} -> {value, deleted?(cache, key, old)}
-        {{:ignore, get}, _} -> {get, true}
-        {{get, new}, []} -> {get, :cats.insert_new(cache, {key, new})}
-        {{get, new}, [old]} -> {get, :cats.replace(cache, old, {key, new})}
-        {other, _} -> refuse(cache, function, "needs a function that returns #{@changes}", other)
+        {{:keep, get}, _} -> {get, true}
+        {{:put, get, new}, []} -> {get, :cats.insert_new(cache, {key, new})}
+        {{:put, get, new}, [old]} -> {get, :cats.replace(cache, old, {key, new})}
       end
 
     cond do
@@ -618,7 +626,7 @@ defmodule Cats.Cache do
         result
 
       call < @calls ->
-        get_and_update(function, cache, key, fun, call + 1)
+        change(function, cache, key, fun, call + 1)
 
       true ->
         raise "the value of #{inspect(key)} in #{inspect(cache)} was changed during each of #{@calls} calls of the " <>
@@ -638,11 +646,11 @@ defmodule Cats.Cache do
     check_fun(cache, :update, fun)
 
     change = fn
-      [] -> {default, default}
-      [value] -> with(new <- fun.(value), do: {new, new})
+      [] -> {:put, default, default}
+      [value] -> with(new <- fun.(value), do: {:put, new, new})
     end
 
-    get_and_update(:update, cache, key, change, 1)
+    change(:update, cache, key, change, 1)
   end
 
   @doc """
@@ -701,9 +709,11 @@ defmodule Cats.Cache do
   The number of values.
   """
   @spec size(cache) :: non_neg_integer
-  def size(cache) do
+  def size(cache), do: size(cache, :size)
+
+  defp size(cache, function) do
     case :cats.info(cache, :size) do
-      :undefined -> refuse_absent(cache, :size)
+      :undefined -> refuse_absent(cache, function)
       size -> size
     end
   end
@@ -740,7 +750,7 @@ defmodule Cats.Cache do
   @spec stream(cache) :: Enumerable.t()
   def stream(cache) do
     Stream.flat_map([cache], fn cache ->
-      if :cats.info(cache, :size) == :undefined, do: refuse_absent(cache, :stream)
+      size(cache, :stream)
       Cats.Table.stream(Cats.Table.wrap(cache))
     end)
   end

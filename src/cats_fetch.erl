@@ -239,27 +239,15 @@ lead(Flight, {_, Key} = Place, Table, Call) ->
                 _ -> make(Flight, Table, Key, none, Call)
             end
         catch
-            Class:Reason:Stack ->
-                cats_flight:remember({Class, Reason, Stack}, Flight, keys(Place), Call),
-                end_flight(Flight, Place),
-                Flight ! ?failed(Class, Reason, Stack),
-                erlang:raise(Class, Reason, Stack)
+            Class:Reason:Stack -> cats_flight:crash({Class, Reason, Stack}, Flight, keys(Place), Call)
         end,
     end_flight(Flight, Place),
     Flight ! Outcome,
     Result.
 
 %% `Due' is the object that the new one replaces, or `none'.
-make(Flight, Table, Key, Due, #call{function = Function} = Call) ->
-    Returned = try
-                   Function(Key)
-               catch
-                   Class:Reason:Stack ->
-                       cats_flight:count(Table, fetch_failed),
-                       erlang:raise(Class, Reason, Stack)
-               end,
-    cats_flight:count(Table, fetch_made),
-    case outcome(Returned, Call) of
+make(Flight, Table, Key, Due, Call) ->
+    case outcome(cats_flight:run(Key, Table, Call), Call) of
         {store, Made, Storing} ->
             Flight ! ?stores,
             ?made(store(Table, Key, Made, Due, Storing));

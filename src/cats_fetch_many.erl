@@ -143,22 +143,12 @@ lead(Flight, Tid, Own, Table, Call) ->
                 || {_, Slice} <- slices(1, lists:zip(Own, Answers), length(Own))],
         maps:from_list(lists:append(Made))
     catch
-        Class:Reason:Stack ->
-            cats_flight:remember({Class, Reason, Stack}, Flight, {Tid, Keys}, Call),
-            cats_flight:finish(Flight, {Tid, Keys}),
-            Flight ! ?failed(Class, Reason, Stack),
-            erlang:raise(Class, Reason, Stack)
+        Class:Reason:Stack -> cats_flight:crash({Class, Reason, Stack}, Flight, {Tid, Keys}, Call)
     end.
 
 %% Runs the function. Returns what is done for each key.
-make(Keys, Table, #call{function = Function} = Call) ->
-    Returned = try Function(Keys)
-               catch
-                   Class:Reason:Stack ->
-                       cats_flight:count(Table, fetch_failed),
-                       erlang:raise(Class, Reason, Stack)
-               end,
-    cats_flight:count(Table, fetch_made),
+make(Keys, Table, Call) ->
+    Returned = cats_flight:run(Keys, Table, Call),
     Kind = {cats:info(Table, type), cats:info(Table, keypos)},
     Kind =:= {undefined, undefined} andalso cats_flight:fail(id, Call),
     answers(Returned, Keys, Kind, Call).

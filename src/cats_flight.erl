@@ -20,7 +20,7 @@
 -include("cats_failure.hrl").
 -include("cats_fetch.hrl").
 
--export([start/4, await/3, outcome/2, finish/2, remember/4, count/2, fail/2, deadline/1, left/1]).
+-export([start/4, run/3, await/3, outcome/2, finish/2, crash/4, count/2, fail/2, deadline/1, left/1]).
 
 -export_type([flight/0, failure/0, ends/0]).
 
@@ -45,6 +45,19 @@ start(Module, Function, Arguments, #call{name = Name, called = Called}) ->
     catch
         error:system_limit -> cats_failure:fail(system_limit, processes, Name, Called)
     end.
+
+%% @doc Runs the function of a call, and counts that.
+-spec run(KeyOrKeys :: term(), cats:table(), #call{}) -> Returned :: term().
+run(KeyOrKeys, Table, #call{function = Function}) ->
+    Returned = try
+                   Function(KeyOrKeys)
+               catch
+                   Class:Reason:Stack ->
+                       count(Table, fetch_failed),
+                       erlang:raise(Class, Reason, Stack)
+               end,
+    count(Table, fetch_made),
+    Returned.
 
 %% @doc Waits for these keys. Fails as a flight does, when the time is over, and when a process would wait for itself.
 -spec await([flight()], cats:table(), #call{}) -> ends().
@@ -176,7 +189,15 @@ places([{Waits, Flight} | Circle], Places) ->
 finish(Flight, {Table, Keys}) ->
     each(flights_end, Table, Keys, [Flight]).
 
-%% @doc Ends the flight of which this is the failure, if the call wants that to be remembered.
+%% @doc Ends a flight of some keys of which this is the failure, and fails so.
+-spec crash(failure(), Flight :: pid(), {cats:table() | undefined, Keys :: [term()]}, #call{}) -> no_return().
+crash({Class, Reason, Stack} = Failure, Flight, Places, Call) ->
+    remember(Failure, Flight, Places, Call),
+    finish(Flight, Places),
+    Flight ! ?failed(Class, Reason, Stack),
+    erlang:raise(Class, Reason, Stack).
+
+%% Ends the flight of which this is the failure, if the call wants that to be remembered.
 -spec remember(failure(), Flight :: pid(), {cats:table() | undefined, Keys :: [term()]}, #call{}) -> ok.
 remember(_Failure, _Flight, _Places, #call{negative_ttl = 0}) ->
     ok;

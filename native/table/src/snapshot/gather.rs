@@ -146,8 +146,8 @@ impl Snapshot {
         gathered.entries.retain(|seen| is_within(seen) && lived(seen));
         kept.retain(is_within);
         if !kept.is_empty() {
-            kept.reverse();
             // Stable, so an older node stays before a newer one.
+            kept.reverse();
             kept.sort_by(exact);
             kept.dedup_by(|other, one| exact(other, one).is_eq());
             let is_kept = |seen: &Seen<'_>| kept.binary_search_by(|other| exact(other, seen)).is_ok();
@@ -209,8 +209,8 @@ impl Snapshot {
         kept.retain(is_within);
         if !kept.is_empty() {
             let order = |a: &Seen<'_>, b: &Seen<'_>| in_order(a.key, b.key);
-            kept.reverse();
             // Stable, so an older node stays before a newer one.
+            kept.reverse();
             kept.sort_by(order);
             kept.dedup_by(|other, one| order(other, one).is_eq());
             let is_kept = |seen: &Seen<'_>| kept.binary_search_by(|other| order(other, seen)).is_ok();

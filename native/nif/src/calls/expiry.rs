@@ -1,7 +1,7 @@
 //! `insert/3`, `insert_new/3`, `touch/3`, `ttl/2`, and the steps of `fetch/4`: objects that expire.
 
 use super::one::{check_single, is_stored, is_surely_stored, old_and_new};
-use super::write::insert_list;
+use super::write::{insert_list, insert_one};
 use super::*;
 use cats_sync::clock;
 use cats_table::{Life, Lifetime};
@@ -25,31 +25,25 @@ fn needed(env: Env, time: Term) -> Result<Lifetime, Failure> {
 }
 
 /// Inserts an object, or a list of objects, which live for this time.
-pub fn insert_lasting(env: Env, &[table, objects, time]: &[Term; 3]) -> Result<Term, Failure> {
-    let guard = pin();
-    let handle = find(env, &guard, table, INSERT)?;
-    handle.check_expiry()?;
-    let lifetime = needed(env, time)?;
-    match env.tuple_elements(objects) {
-        Some(elements) => handle.insert_lasting(object(env, handle, elements)?, lifetime)?,
-        None => {
-            insert_list(env, handle, objects, false, Some(lifetime))?;
-        }
-    }
-    Ok(atoms::true_())
+pub fn insert_lasting(env: Env, arguments: &[Term; 3]) -> Result<Term, Failure> {
+    insert_for_time(env, arguments, false)
 }
 
 /// Inserts an object, or a list of objects, which live for this time, if their keys have none.
-pub fn insert_new_lasting(env: Env, &[table, objects, time]: &[Term; 3]) -> Result<Term, Failure> {
+pub fn insert_new_lasting(env: Env, arguments: &[Term; 3]) -> Result<Term, Failure> {
+    insert_for_time(env, arguments, true)
+}
+
+fn insert_for_time(env: Env, &[table, objects, time]: &[Term; 3], new: bool) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, INSERT)?;
     handle.check_expiry()?;
-    let lifetime = needed(env, time)?;
-    let new = match env.tuple_elements(objects) {
-        Some(elements) => handle.insert_new_lasting(object(env, handle, elements)?, lifetime)?,
-        None => insert_list(env, handle, objects, true, Some(lifetime))?,
+    let lifetime = Some(needed(env, time)?);
+    let inserted = match env.tuple_elements(objects) {
+        Some(elements) => insert_one(handle, object(env, handle, elements)?, new, lifetime)?,
+        None => insert_list(env, handle, objects, new, lifetime)?,
     };
-    Ok(atoms::boolean(new))
+    Ok(atoms::boolean(inserted))
 }
 
 pub fn touch(env: Env, &[table, key, time]: &[Term; 3]) -> Result<Term, Failure> {

@@ -1,7 +1,7 @@
 //! The flights of `cats_flight`, and who waits for which.
 
 use super::expiry::duration;
-use super::many::of_each;
+use super::many::{of_each, MOST_AT_ONCE};
 use super::objects::block;
 use super::one::check_single;
 use super::*;
@@ -88,10 +88,7 @@ pub fn flights_begin(env: Env, &[table, keys, first, process, leader, failures]:
     };
     let failures = failures == atoms::true_();
     let (mut results, mut words) = (SmallVec::<[Term; BEGUN_AT_ONCE]>::new(), 0);
-    let rest = of_each(env, handle, keys, |probe| {
-        if results.len() == BEGUN_AT_ONCE {
-            return Err(Failure::Busy);
-        }
+    let rest = of_each(env, handle, keys, BEGUN_AT_ONCE, |probe| {
         results.push(begun(env, handle, probe, flight, failures, &mut words)?);
         flight.number += 1;
         Ok(())
@@ -158,7 +155,7 @@ pub fn flights_fail(env: Env, &[table, keys, flight, failed, time]: &[Term; 5]) 
 
 fn of_flights(env: Env, handle: Handle<'_>, keys: Term, mut act: impl FnMut(&Probe<'_>)) -> Result<Term, Failure> {
     let mut count = 0;
-    let rest = of_each(env, handle, keys, |probe| {
+    let rest = of_each(env, handle, keys, MOST_AT_ONCE, |probe| {
         count += 1;
         act(probe);
         Ok(())

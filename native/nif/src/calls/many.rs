@@ -134,9 +134,11 @@ fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> 
 /// As [`look_up_each`], for a large table.
 #[inline(never)]
 fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
-    of_each(env, handle, keys, |probe| match found.look_up(env, handle, probe)? {
-        true => Ok(()),
-        false => Err(Failure::Big),
+    of_each(env, handle, keys, MOST_AT_ONCE, |probe| {
+        match found.look_up(env, handle, probe)? {
+            true => Ok(()),
+            false => Err(Failure::Big),
+        }
     })
 }
 
@@ -146,7 +148,7 @@ pub fn take_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> 
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
     let (mut lists, mut words) = (SmallVec::<[Term; MOST_AT_ONCE]>::new(), 0);
-    let rest = of_each(env, handle, keys, |probe| {
+    let rest = of_each(env, handle, keys, MOST_AT_ONCE, |probe| {
         let mut taken = Objects::none();
         handle.take(probe, Budget(SCHEDULER_WORDS.0.saturating_sub(words)), &mut taken)?;
         let objects = taken.as_slice();
@@ -169,7 +171,7 @@ pub fn delete_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
     let mut count = 0;
-    let rest = of_each(env, handle, keys, |probe| {
+    let rest = of_each(env, handle, keys, MOST_AT_ONCE, |probe| {
         count += 1;
         Ok(handle.delete(probe)?)
     })?;
@@ -184,19 +186,20 @@ fn count_others(handle: Handle<'_>, operation: Operation, count: usize) {
     handle.table().count_more(operation, count.saturating_sub(1));
 }
 
-/// Calls `act` for the first keys of a list. Returns the rest: those for which there was no time, or the first for which `act` failed and
+/// Calls `act` for the first keys of a list, of which there are `most`. Returns the rest: those for which there was no time, or the first for which `act` failed and
 /// those behind it. Fails if nothing was done.
 pub(super) fn of_each(
     env: Env,
     handle: Handle<'_>,
     keys: Term,
+    most: usize,
     mut act: impl FnMut(&Probe<'_>) -> Result<(), Failure>,
 ) -> Result<Term, Failure> {
     let together = handle.outgrows_caches();
     let (mut rest, mut words, mut count) = (keys, 0, 0);
     // A room is large, so it is made only when a key needs it.
     let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
-    while count < MOST_AT_ONCE && rest.0 != NIL {
+    while count < most && rest.0 != NIL {
         let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
         let (mut next, mut failure) = (rest, None);
         for room in &mut rooms {

@@ -78,6 +78,22 @@ fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<u64, Fa
     }
 }
 
+/// Inserts an object, or with `new` only if its key has none. Returns whether it did.
+#[inline]
+pub(super) fn insert_one(
+    handle: Handle<'_>,
+    object: Object<'_>,
+    new: bool,
+    lifetime: Option<Lifetime>,
+) -> Result<bool, Failure> {
+    Ok(match (new, lifetime) {
+        (true, None) => handle.insert_new(object)?,
+        (true, Some(lifetime)) => handle.insert_new_lasting(object, lifetime)?,
+        (false, None) => handle.insert(object).map(|()| true)?,
+        (false, Some(lifetime)) => handle.insert_lasting(object, lifetime).map(|()| true)?,
+    })
+}
+
 pub(super) fn insert_list(
     env: Env,
     handle: Handle<'_>,
@@ -91,12 +107,7 @@ pub(super) fn insert_list(
         let (head, _) = env.cell(list).ok_or_else(bad)?;
         let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
         let words = object.words();
-        let inserted = match (new, lifetime) {
-            (true, None) => handle.insert_new(object)?,
-            (true, Some(lifetime)) => handle.insert_new_lasting(object, lifetime)?,
-            (false, None) => handle.insert(object).map(|()| true)?,
-            (false, Some(lifetime)) => handle.insert_lasting(object, lifetime).map(|()| true)?,
-        };
+        let inserted = insert_one(handle, object, new, lifetime)?;
         account(env, words);
         return Ok(inserted);
     }

@@ -614,9 +614,9 @@ binaries_size() ->
 
 %% Processes read what is left of batches while these are compacted, and their memory is used again.
 there_readers_during_compaction() ->
-    compaction_rounds(erlang:monotonic_time(millisecond) + cats_test_lib:rounds(2000)).
+    [compaction_round() || _ <- lists:seq(1, cats_test_lib:rounds(75))].
 
-compaction_rounds(Until) ->
+compaction_round() ->
     Rounds = [{{Term, cats_nif:test_keep(Term)}, [cats_nif:test_keep(make_ref()) || _ <- lists:seq(1, 30)]}
               || N <- lists:seq(1, 300), Term <- [{N, make_ref(), rand:bytes(80)}]],
     {Lasting, Beside} = lists:unzip(Rounds),
@@ -627,11 +627,7 @@ compaction_rounds(Until) ->
     [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Readers],
     [cats_nif:test_drop(Reference) || Reference <- Reuse],
     [Term = cats_nif:test_kept(Reference) || {Term, Reference} <- Lasting],
-    [cats_nif:test_drop(Reference) || {_, Reference} <- Lasting],
-    case erlang:monotonic_time(millisecond) < Until of
-        true -> compaction_rounds(Until);
-        false -> ok
-    end.
+    [cats_nif:test_drop(Reference) || {_, Reference} <- Lasting].
 
 read(Lasting) ->
     [Term = cats_nif:test_kept(Reference) || {Term, Reference} <- Lasting],

@@ -7,14 +7,13 @@
 
 about() ->
     #{title => "ets_bench by concurrency options",
-      source => ?SCALABILITY ", section 5.2.1, figures 10 to 12; " ?ADAPTATION ", figure 2",
-      unit => "operations/s", better => higher, x => lookups, scale => category, panels => [type, workers]}.
+      source => ?SCALABILITY ", section 5.2.1, figures 10 to 12; " ?ADAPTATION ", figures 1 and 2",
+      unit => "operations/s", better => higher, x => phase, scale => category, panels => [type, workers]}.
 
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}], subjects => bench_tables:subjects(all, Type),
-       seconds => bench_sizes:seconds(Size, 0.7, 1.5)}
-     || Type <- [set, ordered_set], Workers <- [erlang:system_info(schedulers_online)]].
+       seconds => bench_sizes:papers_seconds(bench_sizes:papers(Size), 7, 3.0e6)}
+     || Type <- [set, ordered_set], Workers <- bench_workers:many()].
 
 measure(Size, #{type := Type, workers := Workers}, Subject, Seed) ->
-    ets_bench:mixed(Subject, Type, (bench_sizes:mixed(Size))#{workers => Workers, seed => Seed,
-                                                              lookups => [90, 99, 100]}).
+    ets_bench:papers(Subject, Type, bench_sizes:papers(Size), #{workers => Workers, seed => Seed}).

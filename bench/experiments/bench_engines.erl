@@ -7,19 +7,27 @@
 
 about() ->
     #{title => "ets_bench by engine",
-      source => ?SCALABILITY ", section 6.2, figures 23 to 27; " ?ADAPTATION ", figures 4, 5",
-      unit => "operations/s", better => higher, x => lookups, scale => category, panels => [type, workers]}.
+      source => ?SCALABILITY ", section 6.2, figures 23 to 27; " ?ADAPTATION ", figures 4, 5; " ?RELEASE
+          ", figure 9",
+      unit => "operations/s", better => higher, x => phase, scale => category, panels => [type, workers]}.
 
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}], subjects => subjects(Type),
-       seconds => bench_sizes:seconds(Size, 0.6, 1.5)}
+       seconds => bench_sizes:papers_seconds(bench_sizes:papers(Size), length(subjects(Type)), 3.0e6)}
      || Type <- [set, ordered_set], Workers <- bench_workers:counts()].
 
-subjects(Type) ->
-    [bench_tables:ets("r w"), bench_tables:ets("")
-     | [bench_tables:cats([{engine, Name}]) || #{name := Name, types := Types} <- cats:engines(),
-                                               lists:member(Type, Types)]].
+%% With the concurrency options that the papers vary, none and each.
+subjects(set) ->
+    [bench_tables:ets(Names) || Names <- ["", "r", "w", "r w"]]
+        ++ [{"cats", cats, []}]
+        ++ [bench_tables:engine(linear_hash, Names) || Names <- ["", "r", "w", "r w"]]
+        ++ [bench_tables:engine(std_hash, Names) || Names <- ["", "r"]];
+subjects(ordered_set) ->
+    [bench_tables:ets(Names) || Names <- ["", "r", "w"]]
+        ++ [{"cats", cats, []}]
+        ++ [bench_tables:engine(avl, Names) || Names <- ["", "r"]]
+        ++ [bench_tables:engine(ca_avl, ""), bench_tables:engine(ca_avl, "", [{base_lock, rw}]),
+            bench_tables:engine(ca_treap, ""), bench_tables:engine(skip_list, "")].
 
 measure(Size, #{type := Type, workers := Workers}, Subject, Seed) ->
-    ets_bench:mixed(Subject, Type, (bench_sizes:mixed(Size))#{workers => Workers, seed => Seed,
-                                                              lookups => [50, 90, 100]}).
+    ets_bench:papers(Subject, Type, bench_sizes:papers(Size), #{workers => Workers, seed => Seed}).

@@ -9,10 +9,11 @@
 about() ->
     #{title => "ets_bench by lock of the table (AVL tree)",
       source => ?RELEASE ", section 3.4.3, figure 10", unit => "operations/s", better => higher,
-      x => workers, scale => linear, panels => [lookups]}.
+      x => workers, scale => linear, panels => [phase]}.
 
 points(Size) ->
-    [#{axes => [{workers, Workers}], subjects => subjects(), seconds => bench_sizes:seconds(Size, 1, 1.5)}
+    [#{axes => [{workers, Workers}], subjects => subjects(),
+       seconds => bench_sizes:papers_seconds(papers(Size), length(subjects()), 2.0e6)}
      || Workers <- bench_workers:counts()].
 
 subjects() ->
@@ -23,6 +24,12 @@ locks() ->
     [[{lock, Lock}] || Lock <- [rw, dr_mcs, cc_synch, ets_pointer]]
         ++ [[{lock, mrqd}, {delegate, Step}] || Step <- [wait, malloc, copy]].
 
+%% The paper has its own range and number of operations.
+papers(full) -> maps:map(fun(operations, Mixed) -> maps:map(fun(_, _) -> 1 bsl 22 end, Mixed);
+                            (range, _) -> 1 bsl 16;
+                            (_, _) -> 1 bsl 15
+                         end, bench_sizes:papers(full));
+papers(Size) -> (bench_sizes:papers(Size))#{range := 1 bsl 16, inserts := 1 bsl 15, deletes := 1 bsl 15}.
+
 measure(Size, #{workers := Workers}, Subject, Seed) ->
-    ets_bench:mixed(Subject, ordered_set, (bench_sizes:mixed(Size))#{range => 1 bsl 16, workers => Workers,
-                                                                     lookups => [0, 80, 99], seed => Seed}).
+    ets_bench:papers(Subject, ordered_set, papers(Size), #{workers => Workers, seed => Seed}).

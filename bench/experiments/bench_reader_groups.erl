@@ -9,22 +9,19 @@
 about() ->
     #{title => "ets_bench by number of reader groups",
       source => ?SCALABILITY ", section 5.2.2, figures 13 to 18; " ?RELEASE ", section 3.3.2, figure 6",
-      unit => "operations/s", better => higher, x => groups, scale => log, panels => [type, lookups]}.
+      unit => "operations/s", better => higher, x => groups, scale => log, panels => [type, workers, phase]}.
 
 %% More than one a scheduler makes no difference.
 points(Size) ->
-    [#{axes => [{type, Type}, {groups, Groups}], seconds => bench_sizes:seconds(Size, 0.2, 0.6),
+    [#{axes => [{type, Type}, {groups, Groups}, {workers, Workers}],
+       seconds => bench_sizes:papers_seconds(bench_sizes:papers(Size), 2, 3.0e6),
        flags => lists:concat(["+rg ", Groups, " -cats reader_groups ", Groups]), subjects => subjects(Type)}
-     || Type <- [set, ordered_set],
+     || Type <- [set, ordered_set], Workers <- bench_workers:many(),
         Groups <- lists:usort([1, 2, 4, 8, 16, 32, erlang:system_info(schedulers)]),
         Groups =< erlang:system_info(schedulers)].
 
-subjects(set) -> [bench_tables:ets("r w"), cats(linear_hash, [{write_concurrency, 64}])];
-subjects(ordered_set) -> [bench_tables:ets("r"), cats(avl, [])].
+subjects(set) -> [bench_tables:ets("r w"), bench_tables:engine(linear_hash, "r w")];
+subjects(ordered_set) -> [bench_tables:ets("r"), bench_tables:engine(avl, "r")].
 
-cats(Engine, Options) ->
-    {"cats " ++ atom_to_list(Engine), cats, [{engine, Engine}, {read_concurrency, true} | Options]}.
-
-measure(Size, #{type := Type}, Subject, Seed) ->
-    ets_bench:mixed(Subject, Type, (bench_sizes:mixed(Size))#{
-        workers => erlang:system_info(schedulers_online), lookups => [90, 99, 100], seed => Seed}).
+measure(Size, #{type := Type, workers := Workers}, Subject, Seed) ->
+    ets_bench:papers(Subject, Type, bench_sizes:papers(Size), #{workers => Workers, seed => Seed}).

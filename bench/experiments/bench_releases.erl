@@ -8,12 +8,12 @@
 about() ->
     #{title => "ets_bench across OTP releases",
       source => ?SCALABILITY ", section 5.1, figures 4 to 9; " ?RELEASE ", section 3.3.1, figure 4",
-      unit => "operations/s", better => higher, x => lookups, scale => category, panels => [type]}.
+      unit => "operations/s", better => higher, x => phase, scale => category, panels => [type, workers]}.
 
 points(Size) ->
-    [#{axes => [{type, Type}], subjects => [bench_tables:ets("r w"), {"cats", cats, []}],
-       seconds => bench_sizes:seconds(Size, 0.2, 0.5)} || Type <- [set, ordered_set]].
+    [#{axes => [{type, Type}, {workers, Workers}], subjects => [bench_tables:ets("r w"), {"cats", cats, []}],
+       seconds => bench_sizes:papers_seconds(bench_sizes:papers(Size), 2, 3.0e6)}
+     || Type <- [set, ordered_set], Workers <- bench_workers:many()].
 
-measure(Size, #{type := Type}, Subject, Seed) ->
-    ets_bench:mixed(Subject, Type, (bench_sizes:mixed(Size))#{
-        workers => erlang:system_info(schedulers_online), lookups => [90, 99, 100], seed => Seed}).
+measure(Size, #{type := Type, workers := Workers}, Subject, Seed) ->
+    ets_bench:papers(Subject, Type, bench_sizes:papers(Size), #{workers => Workers, seed => Seed}).

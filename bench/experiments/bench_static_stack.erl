@@ -8,16 +8,23 @@
 about() ->
     #{title => "Lookups in an AVL tree with a static stack and without",
       source => ?SCALABILITY ", section 5.3, figure 19", unit => "operations/s", better => higher,
-      x => workers, scale => linear, panels => []}.
+      x => workers, scale => linear, panels => [phase]}.
 
 points(Size) ->
-    [#{axes => [{workers, Workers}], seconds => bench_sizes:seconds(Size, 0.2, 0.4),
-       subjects => [bench_tables:ets("r"),
-                    {"cats avl", cats, [{engine, avl}, {read_concurrency, true}]},
-                    {"cats avl static_stack", cats,
-                     [{engine, avl}, {read_concurrency, true}, {static_stack, true}]}]}
+    [#{axes => [{workers, Workers}], subjects => subjects(),
+       seconds => bench_sizes:papers_seconds(bench_sizes:papers(Size), length(subjects()), 3.0e6)}
      || Workers <- bench_workers:counts()].
 
-measure(Size, #{workers := Workers}, Subject, Seed) ->
-    [{[], Figure} || {_, Figure} <- ets_bench:mixed(Subject, ordered_set, (bench_sizes:mixed(Size))#{
-                                                      workers => Workers, lookups => [100], seed => Seed})].
+%% The paper has the `set' beside the trees.
+subjects() ->
+    [bench_tables:ets("r"), bench_tables:engine(linear_hash, "r w")]
+        ++ [bench_tables:engine(avl, Names, Stack) || Names <- ["", "r"], Stack <- [[], [{static_stack, true}]]].
+
+type(Options) ->
+    case lists:member({engine, linear_hash}, Options) of
+        true -> set;
+        false -> ordered_set
+    end.
+
+measure(Size, #{workers := Workers}, {_, _, Options} = Subject, Seed) ->
+    ets_bench:papers(Subject, type(Options), bench_sizes:papers(Size), #{workers => Workers, seed => Seed}).

@@ -9,7 +9,7 @@ import io
 import itertools
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import matplotlib
 
@@ -41,9 +41,14 @@ def appearance(subjects):
 
 def figures(results, experiment):
     """The charts of an experiment as (name, SVG): one, or several where it has more panels than one figure holds."""
-    about, rows = results.about[experiment], results.rows_of(experiment)
+    return drawn(experiment, results.about[experiment], results.rows_of(experiment), results.subjects(experiment))
+
+
+def drawn(name, about, rows, subjects):
+    """The same of any rows, with an `about` that says how."""
     if not rows:
         return []
+    rows, subjects = by_lines([axis for axis in about.get("lines", "").split(",") if axis], rows, subjects)
     axes = {"otp": list(dict.fromkeys(row.otp for row in rows))}
     for row in rows:
         for key, value in row.axes:
@@ -54,13 +59,29 @@ def figures(results, experiment):
     along = about["x"]
     declared = [panel for panel in about.get("panels", "").split(",") if panel]
     divided = [key for key in dict.fromkeys(["otp", *declared, *axes]) if key != along and len(axes.get(key, [])) > 1]
-    subjects = results.subjects(experiment)
-    unit, factor = about["unit"], 1
-    factor, unit = units.scaled(unit, [statistics.spread(r.values()).median for f in rows.values() for r in f.values()])
+    factor, unit = units.scaled(about["unit"], [statistics.spread(r.values()).median for f in rows.values() for r in f.values()])
     chart = Chart(along, about["scale"], axes.get(along, []), factor, unit, appearance(subjects), about["better"])
     parts = chart.split(points, divided, axes)
-    return [(experiment + ("-" + "-".join(map(str, heading)) if heading else ""), chart.draw(experiment, heading, members, left, axes))
+    return [(name + ("-" + "-".join(map(str, heading)) if heading else ""), chart.draw(name, heading, members, left, axes))
             for heading, members, left in parts]
+
+
+def by_lines(lines, rows, subjects):
+    """The rows without the axes `lines`, and a subject for each of their values. Those that are measured with one value have one."""
+    def chosen(row):
+        return tuple(f"{'OTP' if key == 'otp' else key} {label(value)}" for key, value in (("otp", row.otp), *row.axes) if key in lines)
+
+    def named(subject, value):
+        return f"{subject} ({', '.join(value)})" if len(values[subject]) > 1 else subject
+
+    values = {subject: dict.fromkeys(chosen(row) for row, figures in rows.items() if subject in figures) for subject in subjects}
+    found = {}
+    for row, figures in rows.items():
+        left = replace(row, otp="" if "otp" in lines else row.otp, point="",
+                       axes=tuple((key, value) for key, value in row.axes if key not in lines))
+        for subject, rounds in figures.items():
+            found.setdefault(left, {})[named(subject, chosen(row))] = rounds
+    return found, [named(subject, value) for subject in subjects for value in values[subject]]
 
 
 @dataclass(frozen=True)

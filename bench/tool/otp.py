@@ -13,7 +13,7 @@ PROBE = 'io:format("~s ~s~n", [erlang:system_info(otp_release), erlang:system_in
 COMPILE = """
     Files = [filename:rootname(File) || Directory <- {sources}, File <- filelib:wildcard(Directory ++ "/*.erl")],
     Includes = [{{i, Directory}} || Directory <- {sources}],
-    halt(case make:files(Files, [report_errors, {{outdir, "{out}"}} | Includes]) of up_to_date -> 0; _ -> 1 end).
+    halt(case make:files({files}, [report_errors, {{outdir, "{out}"}} | Includes]) of up_to_date -> 0; _ -> 1 end).
 """
 
 
@@ -29,6 +29,11 @@ class Otp:
     @property
     def beams(self):
         return ROOT / "_build/bench" / self.release
+
+    @property
+    def own(self):
+        """Where the user's own experiment is compiled to."""
+        return self.beams / "own"
 
 
 def find(paths):
@@ -71,20 +76,36 @@ def probe(erl):
     return words
 
 
-def compile_for(otp):
-    """Compiles what has changed of the Erlang part of the bench."""
-    otp.beams.mkdir(parents=True, exist_ok=True)
+def compile_for(otp, own=None):
+    """Compiles what has changed of the Erlang part of the bench, and an experiment of the user's own."""
+    compile_files(otp, "Files", otp.beams)
+    shutil.rmtree(otp.own, ignore_errors=True)
+    if own:
+        if not Path(own).is_file():
+            raise Problem(f"{own}: no such file")
+        if (ROOT / f"bench/experiments/bench_{experiment(own)}.erl").exists():
+            raise Problem(f"{own}: the bench has an experiment {experiment(own)} already, so name yours otherwise")
+        compile_files(otp, f'["{Path(own).absolute().with_suffix("")}"]', otp.own)
+
+
+def experiment(own):
+    """What the experiment in a file is called."""
+    return Path(own).stem.removeprefix("bench_")
+
+
+def compile_files(otp, files, out):
+    out.mkdir(parents=True, exist_ok=True)
     sources = "[" + ", ".join(f'"{directory}"' for directory in SOURCES) + "]"
-    command = COMPILE.format(sources=sources, out=otp.beams)
+    command = COMPILE.format(sources=sources, files=files, out=out)
     answer = subprocess.run([otp.erl, "-noinput", "-pa", str(EBIN), str(otp.beams), "-eval", command], cwd=ROOT,
                             env=environment(), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
     if answer.returncode != 0:
-        raise Problem(f"the bench does not compile on OTP {otp.release}: {tail(answer.stdout + answer.stderr)}")
+        raise Problem(f"{'the bench' if out == otp.beams else out.name} does not compile on OTP {otp.release}: {tail(answer.stdout + answer.stderr)}")
 
 
 def command(otp, flags, *arguments):
     """The command of a VM that calls bench_vm:main/1."""
-    return [otp.erl, *flags.split(), "-noinput", "-pa", str(EBIN), str(otp.beams), "-run", "bench_vm", "main", *arguments]
+    return [otp.erl, *flags.split(), "-noinput", "-pa", str(EBIN), str(otp.beams), str(otp.own), "-run", "bench_vm", "main", *arguments]
 
 
 def environment():

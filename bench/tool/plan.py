@@ -26,9 +26,10 @@ class Declared:
     failed: dict
 
 
-def declared(otp, size):
+def declared(otp, size, flags=""):
+    """What the experiments declare in a VM with these flags, with which their points will be measured."""
     try:
-        answer = subprocess.run(installations.command(otp, "", "list", size), env=installations.environment(),
+        answer = subprocess.run(installations.command(otp, flags, "list", size), env=installations.environment(),
                                 stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=120)
     except subprocess.TimeoutExpired:
         raise Problem(f"OTP {otp.label} takes over two minutes to list the experiments") from None
@@ -40,7 +41,7 @@ def declared(otp, size):
         if record["record"] == "about":
             result.about.setdefault(name, {})[record["key"]] = record["value"]
         elif record["record"] == "point":
-            result.points.append(Point(otp.label, name, record["point"], record["flags"], record["seconds"],
+            result.points.append(Point(otp.label, name, record["point"], f"{flags} {record['flags']}".strip(), record["seconds"],
                                        tuple(record["subjects"])))
         elif record["record"] == "failed":
             result.failed[name] = record["text"]

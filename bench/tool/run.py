@@ -1,7 +1,9 @@
 """The command bench/run."""
 
 import argparse
+import itertools
 import os
+import shlex
 import signal
 import sys
 import time
@@ -19,6 +21,9 @@ examples:
   bench/run --list                                      the names of all, and how long they take
   bench/run --size quick --only ets_bench values        two of them, smaller
   bench/run --otp /usr --otp ~/otp-29                   on two releases
+  bench/run --only engines --schedulers 1,2,4,8,16      by number of schedulers, one worker on each
+  bench/run --only readers --processes 4,64,1024        by number of workers
+  bench/run --own my_bench.erl                          an experiment of your own (see bench/vm/bench_experiment.erl)
   bench/run --resume bench/results/DIRECTORY            the rest of an interrupted run
 
 Exit code: 0; 1 if something could not be measured; 2 if nothing could; 130 if interrupted.
@@ -34,14 +39,41 @@ def arguments(words):
     parser.add_argument("--otp", nargs="+", metavar="PATH", action="extend",
                         help="an installation of Erlang/OTP: its directory or its erl; can be given several times")
     parser.add_argument("--rounds", type=positive, metavar="N", help="default: 4; with size quick 3, full 5")
+    sweep(parser)
+    parser.add_argument("--own", metavar="FILE", help="a module with the behaviour bench_experiment; only that one, without --only")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of keys and operations; default: 1")
     parser.add_argument("--out", metavar="DIRECTORY", help="where the results go; default: bench/results/DATE-COMMIT")
     parser.add_argument("--resume", metavar="DIRECTORY", help="go on with this interrupted run, which knows its other arguments")
     parser.add_argument("--list", action="store_true", help="list the experiments and their expected times")
     chosen = parser.parse_args(words)
-    if chosen.resume and any([chosen.only, chosen.otp, chosen.rounds, chosen.out, chosen.list]):
+    if chosen.resume and any([chosen.only, chosen.otp, chosen.rounds, chosen.out, chosen.list, chosen.schedulers, chosen.processes,
+                              chosen.flags, chosen.own]):
         parser.error("--resume goes on with the arguments of the interrupted run and takes no others")
     return chosen
+
+
+def sweep(parser):
+    """Adds the options that say on how many schedulers, with how many workers and with which flags all points are measured."""
+    parser.add_argument("--schedulers", type=numbers, metavar="N,N,...", help="measure each point with these numbers of schedulers")
+    parser.add_argument("--processes", type=numbers, metavar="N,N,...", help="with so many workers; default: as the experiment "
+                        "says; with --schedulers mostly one on each")
+    parser.add_argument("--flags", default="", metavar="FLAGS", help='of the emulator, for all points, as in --flags "+sbt db"')
+
+
+def sweeps(chosen):
+    """The flags of the VMs in which the experiments declare their points."""
+    every = chosen.flags + (f" -processes {' '.join(map(str, chosen.processes))}" if chosen.processes else "")
+    return [f"{every} +S {number}:{number} -sweep".strip() for number in chosen.schedulers] if chosen.schedulers else [every.strip()]
+
+
+def swept(chosen):
+    """What was said of schedulers, workers and flags, as words of a command."""
+    return shlex.join(word for name in ("schedulers", "processes", "flags", "own") if (value := getattr(chosen, name))
+                      for word in (f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else value))
+
+
+def numbers(text):
+    return sorted({positive(each) for each in text.split(",")})
 
 
 def positive(text):
@@ -69,12 +101,16 @@ def main(words=None, patience=runner.PATIENCE):
         return 130
 
 
-def installations(paths):
+def only(chosen):
+    return chosen.only or chosen.own and [otp.experiment(chosen.own)]
+
+
+def installations(paths, own=None):
     """The installations that can be measured; says what is wrong with the others."""
     found, problems = otp.find(paths or [os.environ.get("ERL") or "erl"])
     for each in list(found):
         try:
-            otp.compile_for(each)
+            otp.compile_for(each, own)
         except Problem as problem:
             found.remove(each)
             problems.append((each.erl, str(problem)))
@@ -85,11 +121,11 @@ def installations(paths):
     return found, problems
 
 
-def declared(otps, size, only):
-    """The chosen experiments of all installations, and what is wrong with some."""
+def declared(otps, size, only, flags=("",)):
+    """The chosen experiments of all installations with each of these flags, and what is wrong with some."""
     about, points, problems = {}, [], []
-    for each in otps:
-        offer = plan.declared(each, size)
+    for each, of_vm in itertools.product(otps, flags):
+        offer = plan.declared(each, size, of_vm)
         unknown = set(only or []) - set(offer.about) - set(offer.failed)
         if unknown:
             raise Problem(f"no such experiment: {', '.join(sorted(unknown))}; there are {', '.join(sorted(offer.about))}")
@@ -103,9 +139,9 @@ def declared(otps, size, only):
 
 
 def show(chosen):
-    otps, _ = installations(chosen.otp)
+    otps, _ = installations(chosen.otp, chosen.own)
     rounds = chosen.rounds or ROUNDS[chosen.size]
-    about, points, _ = declared(otps, chosen.size, chosen.only)
+    about, points, _ = declared(otps, chosen.size, only(chosen), sweeps(chosen))
     width = max(map(len, about))
     for name in sorted(about):
         mine = [point for point in points if point.experiment == name]
@@ -117,8 +153,8 @@ def show(chosen):
 
 
 def begin(chosen, patience):
-    otps, problems = installations(chosen.otp)
-    about, points, failed = declared(otps, chosen.size, chosen.only)
+    otps, problems = installations(chosen.otp, chosen.own)
+    about, points, failed = declared(otps, chosen.size, only(chosen), sweeps(chosen))
     if not points:
         raise Problem("there is nothing to measure")
     version = machine.cats()
@@ -134,7 +170,8 @@ def begin(chosen, patience):
         raise Problem(f"cannot write {file}: {error.strerror}") from None
     rounds = chosen.rounds or ROUNDS[chosen.size]
     writer.write("run", **version, started=time.strftime("%Y-%m-%d %H:%M:%S %z"), machine=machine.machine(), size=chosen.size,
-                 rounds=rounds, seed=chosen.seed, only=sorted(about) if chosen.only else None, experiments=sorted(about),
+                 rounds=rounds, seed=chosen.seed, only=sorted(about) if only(chosen) else None, experiments=sorted(about),
+                 own=chosen.own and str(Path(chosen.own).absolute()), sweep=swept(chosen),
                  otps=[{"path": each.erl, "release": each.release, "erts": each.erts, "label": each.label} for each in otps])
     for name in sorted(about):
         writer.write("about", experiment=name, **about[name])
@@ -153,7 +190,7 @@ def resume(chosen, patience):
     if machine.build() != recorded["build"]:
         raise Problem(f"{before.path} was measured with another build of cats ({recorded['commit']}): begin a new run")
     labels = {each["path"]: each["label"] for each in recorded["otps"]}
-    found, problems = installations(list(labels))
+    found, problems = installations(list(labels), recorded.get("own"))
     otps = [otp.Otp(each.erl, each.release, each.erts, labels[each.erl]) for each in found]
     points = [plan.Point(point["otp"], point["experiment"], point["point"], point["flags"], point["seconds"],
                          tuple(point["subjects"])) for point in before.points.values()
@@ -166,7 +203,8 @@ def resume(chosen, patience):
 def measure(writer, otps, points, done, size, rounds, seed, patience, problems):
     undone = {round: plan.missing(points, done, round) for round in range(1, rounds + 1)}
     shown = progress.Progress(sum(point.seconds for members in undone.values() for point in members))
-    print(f"bench/run: {sum(map(len, undone.values()))} measurements to {writer.path}", file=sys.stderr)
+    print(f"bench/run: {sum(map(len, undone.values()))} measurements, about {progress.duration(shown.expected)}, to {writer.path}",
+          file=sys.stderr)
     measuring = runner.Runner(otps, writer, shown, size, seed, patience)
     begin = time.monotonic()
     try:

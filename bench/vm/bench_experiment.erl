@@ -15,9 +15,9 @@
 -type subject() :: {Name :: string(), Tables :: ets | cats | none, Options :: [term()]}.
 %% What competes in a point: a table module with options, or the VM itself.
 -type about() :: #{title := string(), source => string(), unit := string(), better := higher | lower,
-                   x := atom(), scale := category | linear | log, panels => [atom()]}.
-%% `source' names paper, section and figure. `x' is the axis along the chart. `panels' divide it into charts.
-%% Other axes become lines, beside the subjects.
+                   x := atom(), scale := category | linear | log, panels => [atom()], lines => [atom()]}.
+%% `source' names paper, section and figure. `x' is the axis along the chart. `lines' make a line of each of their
+%% values. All other axes divide the chart into panels, first those of `panels'.
 -type point() :: #{axes := axes(), subjects := [subject()], flags => string(), seconds => number()}.
 %% `flags' are those of the emulator that measures the point, `seconds' the expected time of one round.
 -type row() :: {axes(), Figure :: number()}.

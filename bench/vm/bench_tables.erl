@@ -1,6 +1,6 @@
 %% What all measurements of tables share: the subjects that compete, and the wait between two measurements.
 -module(bench_tables).
--export([subjects/1, subjects/2, ets/1, cats/1, settle/0]).
+-export([subjects/1, subjects/2, ets/1, cats/1, engine/2, engine/3, settle/0]).
 
 %% @doc The subjects of a point: `plain' are ets and cats with their defaults, where ets' concurrency options
 %% hardly matter.
@@ -31,6 +31,22 @@ ets(Names) ->
                    "d-" -> {decentralized_counters, false}
                end || Name <- string:lexemes(Names, " ")],
     {string:trim("ets " ++ Names), ets, Options}.
+
+%% @doc A subject of cats with an engine of the papers and its concurrency options, by their short names: r
+%% read_concurrency (reader groups), w write_concurrency (64 bucket locks, as ets had for long).
+-spec engine(Engine :: atom(), Concurrency :: string()) -> bench_experiment:subject().
+engine(Engine, Names) -> engine(Engine, Names, []).
+
+%% @doc The same with other options, which are named by their names.
+-spec engine(Engine :: atom(), Concurrency :: string(), [{atom(), term()}]) -> bench_experiment:subject().
+engine(Engine, Names, Others) ->
+    Options = [case Name of
+                   "r" -> {read_concurrency, true};
+                   "w" -> {write_concurrency, 64}
+               end || Name <- string:lexemes(Names, " ")],
+    {lists:flatten(lists:join($\s, ["cats", atom_to_list(Engine) | [Names || Names =/= ""]]
+                                  ++ [atom_to_list(Option) || {Option, _} <- Others])),
+     cats, [{engine, Engine} | Options ++ Others]}.
 
 %% @doc A subject of cats with an engine and options of it, named by their values.
 -spec cats([{engine, atom()} | {atom(), term()}]) -> bench_experiment:subject().

@@ -21,10 +21,13 @@
 %%     error   NAME  ID   SUBJECT  TEXT          an exception, or the point is unknown (SUBJECT `-')
 %%     done    NAME  ID
 %%
+%% With `-sweep' among the flags, the number of schedulers is an axis of each point, and the axis along the chart.
+%% `-processes N ...' gives numbers of workers.
+%%
 %% The subjects of a point are measured in the order declared in odd rounds, reversed in even ones. Before the
 %% first point, all code is loaded and each kind of table has run for a moment.
 -module(bench_vm).
--export([main/1, names/0]).
+-export([main/1, names/0, about/2, named/4]).
 
 %% @doc Does what the header of this file says, in a process of its own, and halts.
 -spec main([string()]) -> pid().
@@ -64,19 +67,26 @@ bench_size("full") -> full.
 flavor() ->
     lists:concat([erlang:system_info(emu_flavor), "-", erlang:system_info(build_type)]).
 
-%% @doc The names of all experiments: of the modules beside this one that have the behaviour bench_experiment.
+%% @doc The names of all experiments: of the modules beside this one that have the behaviour bench_experiment, and of
+%% a user's own.
 -spec names() -> [string()].
 names() ->
-    [Name || Beam <- filelib:wildcard(filename:join(filename:dirname(code:which(?MODULE)), "bench_*.beam")),
-             "bench_" ++ Name <- [filename:basename(Beam, ".beam")],
-             lists:member(bench_experiment, behaviours(list_to_atom("bench_" ++ Name)))].
+    [case Module of
+         "bench_" ++ Name -> Name;
+         _ -> Module
+     end || Module <- modules("bench_*") ++ modules("own/*"),
+            lists:member(bench_experiment, behaviours(list_to_atom(Module)))].
+
+modules(Pattern) ->
+    [filename:basename(Beam, ".beam")
+     || Beam <- filelib:wildcard(filename:join(filename:dirname(code:which(?MODULE)), Pattern ++ ".beam"))].
 
 behaviours(Module) ->
     lists:append(proplists:get_all_values(behaviour, Module:module_info(attributes))).
 
 experiment(Name) ->
-    Module = list_to_atom("bench_" ++ Name),
-    {module, Module} = code:ensure_loaded(Module),
+    [Module | _] = [Module || Module <- [list_to_atom("bench_" ++ Name), list_to_atom(Name)],
+                              {module, Module} =:= code:ensure_loaded(Module)],
     Module.
 
 %%--------------------------------------------------------------------------------------------------
@@ -84,26 +94,51 @@ experiment(Name) ->
 list(Name, Size) ->
     try
         Experiment = experiment(Name),
-        {maps:to_list(Experiment:about()), Experiment:points(Size)}
+        {maps:to_list(about(bench_workers:swept(), Experiment:about())), points(Experiment, Size)}
     of
         {About, Points} ->
-            [record(["about", Name, Key, about(Key, Value)]) || {Key, Value} <- About],
-            [record(["point", Name, bench_experiment:id(Axes), maps:get(flags, Point, ""),
-                     maps:get(seconds, Point, 1), lists:join($;, [Subject || {Subject, _, _} <- Subjects])])
-             || #{axes := Axes, subjects := Subjects} = Point <- Points]
+            [record(["about", Name, Key, joined(Key, Value)]) || {Key, Value} <- About],
+            [record(["point", Name, Id, maps:get(flags, Point, ""), maps:get(seconds, Point, 1),
+                     lists:join($;, [Subject || {Subject, _, _} <- Subjects])])
+             || {Id, #{subjects := Subjects} = Point} <- Points]
     catch
         Class:Reason:Stack -> record(["failed", Name, failure(Class, Reason, Stack)])
     end.
 
-about(panels, Panels) -> lists:join($,, [atom_to_list(Panel) || Panel <- Panels]);
-about(_Key, Value) -> Value.
+joined(Key, Axes) when Key =:= panels; Key =:= lines -> lists:join($,, [atom_to_list(Axis) || Axis <- Axes]);
+joined(_Key, Value) -> Value.
+
+points(Experiment, Size) ->
+    Points = Experiment:points(Size),
+    All = [Axes || #{axes := Axes} <- Points],
+    lists:zip([bench_experiment:id(Axes) || Axes <- named(bench_workers:swept(), bench_workers:asked(),
+                                                          erlang:system_info(schedulers_online), All)],
+              Points).
+
+%% @doc The axes of an experiment's points, as names have them: in a sweep the number of schedulers is the first of
+%% them. If there are as many workers in all points, and nobody asked for that number, it is none.
+-spec named(Swept :: boolean(), Asked :: boolean(), Schedulers :: pos_integer(), [bench_experiment:axes()]) ->
+          [bench_experiment:axes()].
+named(false, _, _, All) ->
+    All;
+named(true, Asked, Schedulers, All) ->
+    Each = not Asked andalso lists:all(fun(Axes) -> proplists:get_value(workers, Axes) =:= Schedulers end, All),
+    [[{schedulers, Schedulers} | Axes -- [{schedulers, Schedulers} | [{workers, Schedulers} || Each]]] || Axes <- All].
+
+%% @doc What is said of an experiment: in a sweep a chart goes along the number of schedulers. What it went along before
+%% divides it into panels, or into lines if that was a number.
+-spec about(Swept :: boolean(), bench_experiment:about()) -> bench_experiment:about().
+about(true, #{x := X, scale := Scale} = About) when X =/= schedulers ->
+    Panels = maps:get(panels, About, []) ++ [X || Scale =:= category],
+    About#{x := schedulers, scale := log, panels => Panels, lines => [X || Scale =/= category]};
+about(_, About) ->
+    About.
 
 %%--------------------------------------------------------------------------------------------------
 
 %% Loads all code, and lets each kind of table run for a moment, so that the first point does not pay for it.
 warm_up() ->
-    [{module, _} = code:ensure_loaded(list_to_atom(filename:basename(Beam, ".beam")))
-     || Beam <- filelib:wildcard(filename:join(filename:dirname(code:which(?MODULE)), "*.beam"))],
+    [{module, _} = code:ensure_loaded(list_to_atom(Module)) || Module <- modules("*") ++ modules("own/*")],
     ets_bench:warm_up().
 
 run(Input, Size, Round, Seed) ->
@@ -130,7 +165,7 @@ point(Name, Id, Size, Round, Seed) ->
 
 subjects(Name, Id, Size, Round, Seed) ->
     Experiment = experiment(Name),
-    case [Point || #{axes := Axes} = Point <- Experiment:points(Size), bench_experiment:id(Axes) =:= Id] of
+    case [Point || {Known, Point} <- points(Experiment, Size), Known =:= Id] of
         [#{axes := Axes, subjects := Subjects}] ->
             [measure(Experiment, Size, Name, Id, Axes, Subject, Seed) || Subject <- ordered(Round, Subjects)],
             ok;

@@ -1,17 +1,49 @@
 %% Work of several processes at once, under one clock.
 -module(bench_workers).
--export([counts/0, schedulers/0, seconds/1, seconds/2]).
+-export([counts/0, many/0, asked/0, schedulers/0, swept/0, seconds/1, seconds/2]).
+
+%% What `bench/run --schedulers' and `--processes' say to the VM, as arguments of `init'.
+-define(SWEEP, sweep).
+-define(PROCESSES, processes).
 
 %% Room enough that the garbage collector seldom runs, and little enough to stay in the processor's cache.
 -define(HEAP_WORDS, 16384).
 
-%% @doc How many workers are of interest: one, and one a scheduler.
+%% @doc How many workers are of interest: one, and one a scheduler. Only the latter, if the number of schedulers is
+%% an axis. Or those that were asked for.
 -spec counts() -> [pos_integer()].
-counts() -> lists:usort([1, erlang:system_info(schedulers_online)]).
+counts() ->
+    case swept() of
+        true -> many();
+        false -> lists:usort([1 || not asked()] ++ many())
+    end.
 
-%% @doc How many schedulers are of interest: the powers of two up to the number of processors, and that number.
+%% @doc The same where one worker is of no interest.
+-spec many() -> [pos_integer()].
+many() ->
+    case init:get_argument(?PROCESSES) of
+        {ok, [Numbers | _]} -> lists:usort([list_to_integer(Number) || Number <- Numbers]);
+        error -> [erlang:system_info(schedulers_online)]
+    end.
+
+%% @doc Whether numbers of workers were asked for.
+-spec asked() -> boolean().
+asked() -> init:get_argument(?PROCESSES) =/= error.
+
+%% @doc Whether each point is measured with several numbers of schedulers, of which this VM has one.
+-spec swept() -> boolean().
+swept() -> init:get_argument(?SWEEP) =/= error.
+
+%% @doc How many schedulers are of interest: the powers of two up to the number of processors, and that number. Only
+%% those of this VM, if the number of schedulers is an axis anyway.
 -spec schedulers() -> [pos_integer()].
 schedulers() ->
+    case swept() of
+        true -> [erlang:system_info(schedulers_online)];
+        false -> up_to_processors()
+    end.
+
+up_to_processors() ->
     Most = case erlang:system_info(logical_processors_available) of
                unknown -> erlang:system_info(schedulers);
                Processors -> Processors

@@ -13,7 +13,7 @@
 %% operations are in a binary. So reading one takes 4 bytes of the processor's caches, and the garbage collector
 %% has nothing to do.
 -module(ets_bench).
--export([phases/0, phase_name/1, warm_up/0, workload/1, run/4, mixed/3]).
+-export([phases/0, phase_name/1, warm_up/0, workload/1, run/4, mixed/3, papers/4]).
 -export_type([phase/0, workload/0]).
 
 -include("tables.hrl").
@@ -40,19 +40,21 @@ warm_up() ->
     bench_tables:settle().
 
 %% @doc Makes the operations of all phases, the same ones for the same seed. Keys of insertions are uniform in
-%% 1..`range', those of other operations follow `keys' ({@link bench_keys}). `inserts' defaults to
+%% 1..`range', those of other operations follow `keys' ({@link bench_keys}). `inserts' and `deletes' default to
 %% `operations'.
 -spec workload(#{operations := pos_integer(), range := pos_integer(), inserts => pos_integer(),
-                 workers => pos_integer(), phases => [phase()], keys => bench_keys:distribution(),
-                 seed => integer()}) -> workload().
+                 deletes => pos_integer(), workers => pos_integer(), phases => [phase()],
+                 keys => bench_keys:distribution(), seed => integer()}) -> workload().
 workload(#{operations := Operations, range := Range} = Given) ->
-    #{inserts := Inserts, workers := Workers, phases := Phases, keys := Distribution, seed := Seed} =
-        maps:merge(#{inserts => Operations, workers => 1, phases => phases(), keys => uniform, seed => 0},
-                   Given),
+    #{inserts := Inserts, deletes := Deletes, workers := Workers, phases := Phases, keys := Distribution,
+      seed := Seed} =
+        maps:merge(#{inserts => Operations, deletes => Operations, workers => 1, phases => phases(),
+                     keys => uniform, seed => 0}, Given),
     Uniform = bench_keys:generator(uniform, Range),
     Keys = bench_keys:generator(Distribution, Range),
     {Workload, _} =
         lists:mapfoldl(fun(insert, Random) -> phase(insert, Inserts, Workers, Uniform, Random);
+                          (delete, Random) -> phase(delete, Deletes, Workers, Keys, Random);
                           (Phase, Random) -> phase(Phase, Operations, Workers, Keys, Random)
                        end, bench_keys:seed(Seed), Phases),
     Workload.
@@ -103,6 +105,24 @@ loop(<<Code:32, Operations/binary>>, Tables, Table) ->
     loop(Operations, Tables, Table);
 loop(<<>>, _Tables, _Table) ->
     ok.
+
+%% @doc Each phase as the papers run it: a new table is filled, and one mix of operations goes over it. Insertion and
+%% deletion alone are before and after that with lookups alone. `Papers' is of {@link bench_sizes:papers/1}.
+-spec papers(bench_experiment:subject(), Type :: atom(), Papers :: map(),
+             #{workers := pos_integer(), seed := integer()}) -> [bench_experiment:row()].
+papers({_, Tables, Options}, Type, #{operations := Operations} = Papers, Given) ->
+    [{[{phase, phase_name(Phase)}], Figure}
+     || Mixed <- [{mixed, Share} || {mixed, Share} <- lists:sort(maps:keys(Operations))],
+        {Phase, Figure} <- run(Tables, Type, Options, bench_data:share(Mixed, fun() ->
+            workload(maps:merge(Papers#{operations := maps:get(Mixed, Operations), phases => phases(Mixed)}, Given))
+        end)),
+        lists:member(Phase, measured(Mixed))].
+
+phases({mixed, 100} = Lookups) -> [insert, Lookups, delete];
+phases(Mixed) -> [insert, Mixed].
+
+measured({mixed, 100} = Lookups) -> phases(Lookups);
+measured(Mixed) -> [Mixed].
 
 %% @doc Fills a table, or each of `tables', with half of the range. Returns the operations per second of mixed
 %% phases, a row for each given share of lookups. All subjects of a point have the same workload.

@@ -5,3 +5,4 @@
         "Sagonas, Winblad, \"More Scalable Ordered Set for ETS Using Adaptation\" (2014)").
 -define(RELEASE,
         "Sagonas and others, \"Robust Scalable Erlang Virtual Machine\", RELEASE deliverable D2.4 (2015)").
+-define(TWEAK, "Green, \"Ets read concurrency tweak\", erlang-questions, 17 May 2015").

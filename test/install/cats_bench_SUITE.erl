@@ -4,14 +4,14 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("xmerl/include/xmerl.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([compiled_without_warnings/1, declared/1, listed/1, measured/1, rounds_alternate/1,
+-export([compiled_without_warnings/1, declared/1, listed/1, swept/1, papers/1, own/1, measured/1, rounds_alternate/1,
          failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, calls/1,
          programs/1, transactions/1, checks/1, demo/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [compiled_without_warnings, declared, listed, measured, rounds_alternate, failures_are_records,
+    [compiled_without_warnings, declared, listed, swept, papers, own, measured, rounds_alternate, failures_are_records,
      long_work_is_watched, memory_of_a_new_vm, keys, shapes, calls, programs, transactions, checks, demo].
 
 %% An experiment whose measurements fail in each way.
@@ -87,6 +87,63 @@ listed(Config) ->
     Names = lists:usort([Name || ["point", Name | _] <- vm(Config, ["list", "quick"], "")]),
     ?assertEqual(lists:sort(bench_vm:names()), Names).
 
+%% In a sweep the number of schedulers is an axis of each point, and that along the chart. It stands for that of
+%% workers, unless other numbers of those were asked for.
+swept(Config) ->
+    Listed = fun(Flags) ->
+                     vm(Config, ["+S", "2:2", "-sweep" | Flags],
+                        ["list", "quick", "locks", "reader_groups", "programs", "readers"], "")
+             end,
+    Ids = fun(Records, Name) -> [Id || ["point", N, Id | _] <- Records, N =:= Name] end,
+    About = fun(Records, Name) ->
+                    maps:from_list([{Key, Value} || ["about", N, Key, Value] <- Records, N =:= Name])
+            end,
+    Each = Listed([]),
+    ?assertEqual(["schedulers=2"], Ids(Each, "locks")),
+    ?assertEqual(["schedulers=2,type=" ++ Type ++ ",groups=" ++ Groups
+                  || Type <- ["set", "ordered_set"], Groups <- ["1", "2"]],
+                 Ids(Each, "reader_groups")),
+    ?assertEqual("schedulers=2,program=orbit", hd(Ids(Each, "programs"))),
+    ?assertMatch(["schedulers=2,type=set,workers=4", "schedulers=2,type=set,workers=8" | _], Ids(Each, "readers")),
+    ?assertMatch(#{"x" := "schedulers", "scale" := "log", "lines" := "workers"}, About(Each, "locks")),
+    ?assertMatch(#{"x" := "schedulers", "panels" := "type,workers,phase", "lines" := "groups"},
+                 About(Each, "reader_groups")),
+    ?assertMatch(#{"x" := "schedulers", "scale" := "linear"}, About(Each, "programs")),
+    Asked = Listed(["-processes", "2", "16"]),
+    ?assertEqual(["schedulers=2,workers=2", "schedulers=2,workers=16"], Ids(Asked, "locks")),
+    Point = "schedulers=2,workers=16",
+    Records = vm(Config, ["+S", "2:2", "-sweep", "-processes", "2", "16"], ["run", "quick", "1", "17"],
+                 "locks\t" ++ Point ++ "\n"),
+    ?assertEqual([], [R || ["error" | _] = R <- Records]),
+    ?assertEqual(["phase=" ++ Phase || Phase <- ["0% lookups", "100% lookups", "50% lookups", "80% lookups",
+                                                 "90% lookups", "99% lookups", "delete", "insert"]],
+                 lists:usort([Row || ["sample", "locks", Id, _, Row, _] <- Records, Id =:= Point])).
+
+%% Size full has the numbers of the papers. Each mix goes over a table of its own.
+papers(_Config) ->
+    #{range := 2097152, inserts := 1048576, deletes := 1048576, operations := Operations} = bench_sizes:papers(full),
+    ?assertEqual([{0, 4194304}, {50, 4194304}, {80, 4194304}, {90, 16777216}, {99, 16777216}, {100, 16777216}],
+                 [{Lookups, Number} || {{mixed, Lookups}, Number} <- lists:sort(maps:to_list(Operations))]),
+    Small = #{range => 64, inserts => 32, deletes => 40, operations => #{{mixed, 0} => 100, {mixed, 100} => 10}},
+    Rows = ets_bench:papers({"ets", ets, []}, set, Small, #{workers => 2, seed => 1}),
+    ?assertEqual([[{phase, "0% lookups"}], [{phase, "insert"}], [{phase, "100% lookups"}], [{phase, "delete"}]],
+                 [Row || {Row, _} <- Rows]),
+    ?assertMatch([{insert, 32, [_, _]}, {{mixed, 100}, 10, [_, _]}, {delete, 40, [_, _]}],
+                 ets_bench:workload(Small#{operations := 10, workers => 2, phases => [insert, {mixed, 100}, delete]})),
+    bench_data:forget().
+
+%% An experiment of one's own lies in a folder beside the others, and may have any name.
+own(Config) ->
+    Own = filename:join(proplists:get_value(beams, Config), "own"),
+    ok = file:make_dir(Own),
+    Source = filename:join(Own, "of_mine.erl"),
+    ok = file:write_file(Source, string:replace(?BROKEN, "bench_broken", "of_mine")),
+    {ok, _, []} = compile(Source, Own),
+    Records = vm(Config, ["-pa", Own], ["run", "quick", "1", "17"], "of_mine\thow=exception\n"),
+    ?assertMatch([_], [R || ["sample", "of_mine", "how=exception", "cats", "", "1.5"] = R <- Records]),
+    ?assertMatch([_ | _], [R || ["point", "of_mine" | _] = R <- vm(Config, ["-pa", Own], ["list", "quick"], "")]),
+    ok = file:del_dir_r(Own).
+
 %% One point of some experiments: the quickest of those that measure in different ways.
 measured(Config) ->
     Points = [{"ets_bench", "type=set,workers=1,range=1024"}, {"values", "type=set,place=hot,shape=map"},
@@ -139,11 +196,13 @@ failures_are_records(Config) ->
     ?assertEqual(6, length([R || ["done" | _] = R <- Records])),
     ?assertEqual(6, length([R || ["sample", "memory_table" | _] = R <- Records])).
 
+vm(Config, Arguments, Input) -> vm(Config, [], Arguments, Input).
+
 %% Runs a VM as bench/run does, and returns its records.
-vm(Config, Arguments, Input) ->
+vm(Config, Flags, Arguments, Input) ->
     File = filename:join(proplists:get_value(priv_dir, Config), "input"),
     ok = file:write_file(File, Input),
-    Words = [filename:join([code:root_dir(), "bin", "erl"]), "-noinput",
+    Words = [filename:join([code:root_dir(), "bin", "erl"])] ++ Flags ++ ["-noinput",
              "-pa", filename:dirname(code:which(cats)), "-pa", proplists:get_value(beams, Config),
              "-run", "bench_vm", "main" | Arguments],
     Output = os:cmd(lists:flatten([[[$", Word, $", $\s] || Word <- Words], "2>/dev/null <\"", File, $"])),

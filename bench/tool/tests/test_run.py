@@ -132,7 +132,9 @@ class Run(unittest.TestCase):
     def test_bad_arguments(self):
         for words, message in [(["--only", "toys"], "no such experiment: toys; there are memory, toy"), (["--rounds", "0"], "--rounds"),
                                (["--size", "huge"], "invalid choice"), (["--resume", "/nowhere"], "No such file"),
-                               (["--resume", "x", "--rounds", "3"], "takes no others"), (["--out", "/dev/null/x"], "cannot write")]:
+                               (["--resume", "x", "--rounds", "3"], "takes no others"), (["--schedulers", "1,0"], "--schedulers"),
+                               (["--resume", "x", "--flags", "+S 1"], "takes no others"), (["--own", "/nowhere.erl"], "no such file"),
+                               (["--own", "engines.erl"], "no such file"), (["--out", "/dev/null/x"], "cannot write")]:
             self.assertEqual(self.bench(*words), 2, words)
             self.assertIn(message, self.printed)
 
@@ -140,6 +142,29 @@ class Run(unittest.TestCase):
         self.measure()
         self.assertEqual(self.measure(), 2)
         self.assertIn("exists already", self.printed)
+
+    def test_a_sweep_measures_every_point_on_each_number_of_schedulers(self):
+        self.assertEqual(self.measure("--schedulers", "2,1", "--processes", "4,16", "--flags", "+sbt db"), 0)
+        found = self.results()
+        self.assertEqual(len(found.points), 14)
+        self.assertEqual({(point["point"].split(",")[0], point["flags"].removesuffix(" +S 1")) for point in found.points.values()},
+                         {(f"schedulers={n}", f"+sbt db -processes 4 16 +S {n}:{n} -sweep") for n in (1, 2)})
+        self.assertEqual(found.run["sweep"], "--schedulers 1,2 --processes 4,16 --flags '+sbt db'")
+
+    def test_flags_without_a_sweep(self):
+        self.assertEqual(self.measure("--flags=+sbt db"), 0)
+        self.assertEqual({point["flags"] for point in self.results().points.values()}, {"+sbt db", "+sbt db +S 1"})
+
+    def test_an_experiment_of_ones_own(self):
+        own = self.directory / "toy.erl"
+        own.touch()
+        self.assertEqual(self.bench("--own", str(own), "--rounds", "1", "--out", str(self.out)), 0)
+        self.assertEqual(self.results().run["experiments"], ["toy"])
+        self.assertEqual(self.results().run["own"], str(own))
+        taken = self.directory / "engines.erl"
+        taken.touch()
+        self.assertEqual(self.bench("--own", str(taken)), 2)
+        self.assertIn("name yours otherwise", self.printed)
 
     def test_unbuilt(self):
         (self.directory / "cats.beam").unlink()

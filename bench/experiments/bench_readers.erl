@@ -1,0 +1,33 @@
+%% Readers only, from few to many more than schedulers. Each reads random keys of a filled table.
+-module(bench_readers).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+
+-include("papers.hrl").
+
+about() ->
+    #{title => "Lookups by number of readers", source => ?TWEAK,
+      unit => "operations/s", better => higher, x => workers, scale => log, panels => [type]}.
+
+points(Size) ->
+    [#{axes => [{type, Type}, {workers, Workers}], subjects => subjects(Type),
+       seconds => bench_sizes:seconds(Size, 0.2, 0.6)}
+     || Type <- [set, ordered_set], Workers <- workers()].
+
+%% As many as in the text, if nobody asked for others.
+workers() ->
+    case bench_workers:asked() of
+        true -> bench_workers:many();
+        false -> [1 bsl Bits || Bits <- lists:seq(2, 10)]
+    end.
+
+subjects(set) ->
+    [bench_tables:ets(""), bench_tables:ets("r"), {"cats", cats, []}, bench_tables:engine(linear_hash, ""),
+     bench_tables:engine(linear_hash, "r")];
+subjects(ordered_set) ->
+    [bench_tables:ets(""), bench_tables:ets("r"), {"cats", cats, []}, bench_tables:engine(avl, ""),
+     bench_tables:engine(avl, "r")].
+
+measure(Size, #{type := Type, workers := Workers}, Subject, Seed) ->
+    [{[], Figure} || {_, Figure} <- ets_bench:mixed(Subject, Type, (bench_sizes:mixed(Size))#{
+                                                      workers => Workers, lookups => [100], seed => Seed})].

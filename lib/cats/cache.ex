@@ -169,6 +169,9 @@ defmodule Cats.Cache do
     end
   end
 
+  # `:undefined` stands for no name in Erlang.
+  defp name?(name), do: is_atom(name) and name != :undefined
+
   @doc """
   Starts the process that owns the cache with the option `name:`.
   """
@@ -180,8 +183,9 @@ defmodule Cats.Cache do
   """
   @spec start_link(cache, [:cats.option()], [:cats.option()]) :: GenServer.on_start()
   def start_link(name, options, more) do
-    is_atom(name) or raise ArgumentError, "the name of a cache is an atom, not #{inspect(name)}"
+    name?(name) or raise ArgumentError, "the name of a cache is an atom other than :undefined, not #{inspect(name)}"
     {application, options} = pop(options, :otp_app, nil)
+    is_atom(application) or refuse(name, :start_link, "takes otp_app: the name of an application, an atom", application)
     configured = if application, do: Application.get_env(application, name, []), else: []
     Enum.each([options, configured, more], &check_options(name, :start_link, &1))
     GenServer.start_link(__MODULE__, {name, options ++ configured ++ more}, name: name)
@@ -205,12 +209,11 @@ defmodule Cats.Cache do
 
   # What an option may be.
   @lifetime "up to 1099511627775 milliseconds, or :infinity"
-  @timeout "from 0 to 4294967295 milliseconds, or :infinity"
   @meaning %{
     ttl: @lifetime,
     stale: "from 0 to 1099511627775 milliseconds",
-    timeout: @timeout,
-    refresh_timeout: @timeout,
+    timeout: "from 0 to 4294967295 milliseconds, or :infinity",
+    refresh_timeout: "from 1 to 4294967295 milliseconds, or :infinity",
     negative_ttl: "from 0 to 1099511627775 milliseconds",
     refresh_ahead: "from 0 to 1099511627775 milliseconds",
     returns: ":value or :outcome",
@@ -218,7 +221,7 @@ defmodule Cats.Cache do
   }
 
   defguardp is_within(value, least, most) when is_integer(value) and value >= least and value <= most
-  defguardp is_timeout(value) when value == :infinity or is_within(value, 0, 4_294_967_295)
+  defguardp is_timeout(value, least) when value == :infinity or is_within(value, least, 4_294_967_295)
 
   # Whether a time is over.
   defguardp is_over(ttl) when is_integer(ttl) and ttl <= 0
@@ -229,7 +232,8 @@ defmodule Cats.Cache do
     do: is_within(value, 0, 1_099_511_627_775)
 
   defp good?({:returns, value}), do: value in [:value, :outcome]
-  defp good?({option, value}) when option in [:timeout, :refresh_timeout], do: is_timeout(value)
+  defp good?({:timeout, value}), do: is_timeout(value, 0)
+  defp good?({:refresh_timeout, value}), do: is_timeout(value, 1)
   defp good?({:retry, value}), do: is_boolean(value)
   defp good?(_), do: false
 
@@ -316,6 +320,14 @@ defmodule Cats.Cache do
 
       _ ->
         :erlang.raise(:error, :badarg, stack)
+    end
+  end
+
+  # The next slice of a stream.
+  defp fail(cache, :stream = function, [{:cats, :select, [_continuation], info} | _] = stack) do
+    case info[:error_info][:cause] do
+      :id -> raise ArgumentError, "#{inspect(cache)}.#{function} cannot go on: the process of the cache has ended"
+      _ -> :erlang.raise(:error, :badarg, stack)
     end
   end
 
@@ -447,7 +459,7 @@ defmodule Cats.Cache do
                | {:returns, :value | :outcome}
                | {:timeout, timeout}
                | {:retry, boolean}
-               | {:refresh_timeout, timeout}
+               | {:refresh_timeout, 1..4_294_967_295 | :infinity}
   def fetch(cache, key, fun, options \\ []) do
     check_fun(cache, :fetch, fun)
     check_options(cache, :fetch, options)
@@ -749,9 +761,6 @@ defmodule Cats.Cache do
   """
   @spec stream(cache) :: Enumerable.t()
   def stream(cache) do
-    Stream.flat_map([cache], fn cache ->
-      size(cache, :stream)
-      Cats.Table.stream(Cats.Table.wrap(cache))
-    end)
+    Cats.Table.stream(Cats.Table.wrap(cache), [{:_, [], [:"$_"]}], fn select -> on(cache, :stream, select.()) end)
   end
 end

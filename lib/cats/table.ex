@@ -46,20 +46,22 @@ defmodule Cats.Table do
       [8]
   """
   @spec stream(t, :ets.match_spec()) :: Enumerable.t()
-  def stream(%__MODULE__{id: id}, specification \\ [{:_, [], [:"$_"]}]) do
+  def stream(table, specification \\ [{:_, [], [:"$_"]}]), do: stream(table, specification, & &1.())
+
+  @doc false
+  # `read` is called with the function that reads a slice. It calls that, and may treat its errors.
+  def stream(%__MODULE__{id: id}, specification, read) do
     Stream.resource(
-      fn -> :begin end,
-      fn
-        :begin -> slice(:cats.select(id, specification, @slice))
-        :"$end_of_table" -> {:halt, :ok}
-        continuation -> slice(:cats.select(continuation))
+      fn -> fn -> :cats.select(id, specification, @slice) end end,
+      fn select ->
+        case read.(select) do
+          :"$end_of_table" -> {:halt, select}
+          {results, continuation} -> {results, fn -> :cats.select(continuation) end}
+        end
       end,
       fn _ -> :ok end
     )
   end
-
-  defp slice(:"$end_of_table"), do: {:halt, :ok}
-  defp slice({results, continuation}), do: {results, continuation}
 
   defimpl Enumerable do
     def count(table), do: {:ok, info(table, :size)}

@@ -59,6 +59,10 @@ gone = Cats.Table.new()
 for call <- [&Enum.count/1, &({} in &1), &({1, 2} in &1), &Enum.to_list/1] do
   ArgumentError = try do call.(gone) rescue error -> error.__struct__ end
 end
+for call <- [&Enum.count/1, &({1, 2} in &1)] do
+  \"there is no table :no_such_table\" =
+    try do call.(Cats.Table.wrap(:no_such_table)) rescue error -> Exception.message(error) end
+end
 ").
 
 transactions(Config) ->
@@ -356,12 +360,15 @@ end
 defmodule Absent do
   use Cats.Cache
 end
+defmodule StringApp do
+  use Cats.Cache, otp_app: \"shop\"
+end
 {:ok, _} = Supervisor.start_link([Timed, Plain], strategy: :one_for_one)
 for cache <- [Timed, Plain], do: :ok = cache.put(:sky, \"blue\")
 many = Stream.concat([for(n <- 1..300, do: {n, n}), [:odd]])
 no_time = \"cannot give or tell a time: the cache was made without option ttl, idle or limit\"
 lifetime = \"takes ttl: up to 1099511627775 milliseconds, or :infinity, not: \"
-timeout = \"from 0 to 4294967295 milliseconds, or :infinity, not: \"
+timeout = \"to 4294967295 milliseconds, or :infinity, not: \"
 options =
   \"takes no options but ttl, stale, refresh_ahead, negative_ttl, returns, timeout, retry, refresh_timeout, not: \"
 outcomes =
@@ -393,9 +400,11 @@ cases = [
   {Timed, :fetch, [:grass, & &1, [tll: 1]], options <> \"{:tll, 1}\"},
   {Timed, :fetch, [:grass, & &1, [ttl: :never]], lifetime <> \"{:ttl, :never}\"},
   {Timed, :fetch, [:grass, fn _ -> :green end, [returns: :outcome, ttl: 0]], outcomes <> \":green\"},
-  {Timed, :fetch, [:grass, & &1, [timeout: -1]], \"takes timeout: \" <> timeout <> \"{:timeout, -1}\"},
+  {Timed, :fetch, [:grass, & &1, [timeout: -1]], \"takes timeout: from 0 \" <> timeout <> \"{:timeout, -1}\"},
   {Timed, :fetch, [:grass, & &1, [refresh_timeout: 0.5]],
-   \"takes refresh_timeout: \" <> timeout <> \"{:refresh_timeout, 0.5}\"},
+   \"takes refresh_timeout: from 1 \" <> timeout <> \"{:refresh_timeout, 0.5}\"},
+  {Timed, :fetch, [:grass, & &1, [refresh_timeout: 0]],
+   \"takes refresh_timeout: from 1 \" <> timeout <> \"{:refresh_timeout, 0}\"},
   {Timed, :fetch, [:grass, & &1, [negative_ttl: :infinity]],
    \"takes negative_ttl: from 0 to 1099511627775 milliseconds, not: {:negative_ttl, :infinity}\"},
   {Timed, :fetch, [:grass, & &1, [returns: :object]], \"takes returns: :value or :outcome, not: {:returns, :object}\"},
@@ -452,6 +461,27 @@ for {cache, function, arguments, words} = bad <- cases do
     IO.inspect({bad, message})
 end
 for cache <- [Timed, Plain], do: [sky: \"blue\"] = Enum.to_list(cache.stream())
+\"StringApp.start_link takes otp_app: the name of an application, an atom, not: \" <> _ =
+  try do StringApp.start_link() rescue error in ArgumentError -> Exception.message(error) end
+for name <- [:undefined, \"colours\"] do
+  \"the name of a cache is an atom other than :undefined, not \" <> _ =
+    try do Cats.Cache.start_link(name: name) rescue error in ArgumentError -> Exception.message(error) end
+end
+
+# A cache that ends during a stream, and one that begins again.
+for again <- [false, true] do
+  {:ok, cache} = Cats.Cache.start_link(name: :ends)
+  :ok = Cats.Cache.put_all(:ends, for(n <- 1..2000, do: {n, n}))
+  stop = fn _ ->
+    if Process.alive?(cache) do
+      :ok = GenServer.stop(cache)
+      if again, do: {:ok, _} = Cats.Cache.start_link(name: :ends)
+    end
+  end
+  \":ends.stream cannot go on: the process of the cache has ended\" =
+    try do Enum.each(Cats.Cache.stream(:ends), stop) rescue error in ArgumentError -> Exception.message(error) end
+end
+:ok = GenServer.stop(:ends)
 
 # What the functions of others raise is theirs.
 for raises <- [fn _ -> raise \"mine\" end, fn _ -> :cats.lookup(:none, 1) end, fn _ -> :erlang.error(:badarg) end],

@@ -501,7 +501,7 @@ fetch(Table, Key, Fun) ->
 fetch(Table, Key, Fun, Options) when is_function(Fun, 1) ->
     Called = [Table, Key, Fun, Options],
     case cats_fetch:call(Called, Options) of
-        error -> cats_failure:fail(badarg, no_fetch_options, fetch, Called);
+        {error, Cause} -> cats_failure:fail(badarg, Cause, fetch, Called);
         Call -> cats_fetch:fetch(Table, Key, Call)
     end;
 fetch(Table, Key, Fun, Options) ->
@@ -553,7 +553,7 @@ fetch_many(Table, Keys, Fun, Options) ->
 
 fetch_many(Table, Keys, Fun, Options, Called) when length(Keys) >= 0, is_function(Fun, 1) ->
     case cats_fetch:call_many(Called, Options) of
-        error -> cats_failure:fail(badarg, no_fetch_options, fetch_many, Called);
+        {error, Cause} -> cats_failure:fail(badarg, Cause, fetch_many, Called);
         Call -> cats_fetch_many:fetch(Table, Keys, Call)
     end;
 fetch_many(_Table, Keys, _Fun, _Options, Called) when length(Keys) >= 0 ->

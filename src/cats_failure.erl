@@ -244,8 +244,7 @@ explain(Reason, Function, Arguments, Cause) ->
 %% function.
 remark(new, nothing_delegated) -> {2, <<"option delegate goes with {lock, mrqd} only">>};
 remark(new, no_hash_table) -> {2, <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
-remark(new, no_expiry_here) ->
-    {2, <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>};
+remark(new, no_expiry_here) -> {2, no_expiry_here()};
 remark(new, no_limit_here) ->
     {2, <<"only tables of type set and ordered_set have a limit, with the default engine and not compressed">>};
 remark(new, small_limit) ->
@@ -260,19 +259,11 @@ remark(Function, no_insert_options) when Function =:= insert; Function =:= inser
 remark(contention, no_contention) -> {1, <<"contention is known of tables with engine hash or ca, not of snapshots">>};
 remark(contention, no_time) -> {2, <<"not a number of milliseconds below 2^32">>};
 remark(fetch, nested) -> {2, <<"the function fetches the key for which it makes the object">>};
-remark(fetch, no_fetch_options) ->
-    {4, <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or infinity, ttl, at "
-         "most 1099511627775 milliseconds or infinity, stale, negative_ttl and refresh_ahead, at most 1099511627775 "
-         "milliseconds, retry, a boolean, and returns, object or outcome">>};
 remark(fetch, no_outcome) ->
     {3, <<"the function, which has option returns => outcome, returned neither {store, Object}, {store, Object, "
          "#{ttl => Milliseconds | infinity}} nor {ignore, Value}">>};
 remark(fetch_many, no_keys) -> {2, <<"not a list">>};
 remark(fetch_many, nested) -> {2, <<"the function fetches a key for which it makes the object">>};
-remark(fetch_many, no_fetch_options) ->
-    {4, <<"not a map of timeout, at most 4294967295 milliseconds or infinity, ttl, at most 1099511627775 milliseconds "
-         "or infinity, negative_ttl, at most 1099511627775 milliseconds, retry, a boolean, and returns, object or "
-         "outcome: other options are for fetch/4">>};
 remark(fetch_many, no_outcome) ->
     {3, <<"the function, which has option returns => outcome, did not return a list with {store, Object}, {store, "
          "Object, #{ttl => Milliseconds | infinity}} or {ignore, Value} for each missing key">>};
@@ -284,10 +275,12 @@ remark(claim, owned) -> {1, <<"the table has an owner">>};
 remark(fetch, no_fun) -> {3, <<"not a function of one argument">>};
 remark(add, overflow) -> {3, <<"the sum is too large for a float">>};
 remark(insert_many, no_object) -> {2, <<"not a list of objects with a key">>};
-remark(_, no_expiry) -> {1, <<"objects of the table cannot expire: create it with option ttl or idle">>};
 remark(_, no_time) -> {3, <<"neither from 1 to 1099511627775 milliseconds nor infinity">>};
 remark(_, no_order_statistics) -> {1, <<"order statistics are for tables of type ordered_set with engine ca">>};
 remark(_, _) -> none.
+
+no_expiry_here() ->
+    <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>.
 
 %% What depends on the arguments, or is as in ets.
 explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_type, Engine, Type}) ->
@@ -314,6 +307,13 @@ explain_by_call(badarg, fetch_many, _Arguments, other_key) ->
 explain_by_call(badarg, Function, _Arguments, inside_transaction) ->
     #{table_place(Function) => <<"the calling process runs a transaction that uses the table: in its function, only "
                                  "functions of cats_transaction may write to the table">>};
+explain_by_call(badarg, _Function, Arguments, no_expiry) ->
+    case [table_info(1, Arguments, Item) || Item <- [type, engine, compressed]] of
+        [Type, Engine, false] when Type =:= set, Engine =:= hash; Type =:= ordered_set, Engine =:= ca ->
+            #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>};
+        _ ->
+            #{1 => no_expiry_here()}
+    end;
 explain_by_call(badarg, ttl, _Arguments, snapshot) ->
     #{1 => <<"a snapshot, whose objects do not expire">>};
 explain_by_call(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
@@ -331,6 +331,16 @@ explain_by_call(badarg, snapshot, [Tables], none) when is_list(Tables) ->
     #{1 => <<"not a proper list">>};
 explain_by_call(Reason, snapshot, [Tables], Cause) ->
     as_ets(Reason, delete, [Tables], Cause);
+explain_by_call(badarg, setopts, [_Table, Options], none) ->
+    case is_tuple(Options) orelse is_proper(Options) of
+        true -> #{1 => <<"the calling process does not own the table">>};
+        false -> #{2 => text("not an option, nor a list of options (valid: ~ts)", [cats_options:valid(setopts, none)])}
+    end;
+explain_by_call(badarg, Function, _Arguments, no_fetch_options) ->
+    #{4 => text("not a map of options (valid: ~ts)", [cats_options:valid(Function, none)])};
+explain_by_call(badarg, Function, _Arguments, {invalid_option = Why, Option})
+  when Function =:= fetch; Function =:= fetch_many ->
+    #{4 => invalid(Why, Function, Option)};
 explain_by_call(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
     case as_ets(Reason, Function, Arguments, none) of
         #{2 := Remark} = Remarks when Remark =/= <<"invalid options">> -> Remarks;
@@ -423,6 +433,8 @@ is_known(Function, Arguments, _Cause) ->
 
 invalid(invalid_option, Function, Option) when Function =:= new; Function =:= setopts ->
     text("invalid option: ~0tP (valid: ~ts)", [Option, 30, cats_options:valid(Function, Option)]);
+invalid(invalid_option, Function, {Name, Value} = Option) when Function =:= fetch; Function =:= fetch_many ->
+    text("invalid option: ~0tP => ~0tP (valid: ~ts)", [Name, 30, Value, 30, cats_options:valid(Function, Option)]);
 invalid(invalid_option, _Function, Option) ->
     text("invalid option: ~0tP", [Option, 30]);
 invalid(repeated_option, _Function, Option) ->

@@ -35,38 +35,37 @@
 %% The longest time that an object can live, as in native/table/src/operations/expiry.rs.
 -define(LONGEST_LIFE, 1 bsl 40 - 1).
 
-%% @doc The call with these arguments and options, or `error' if the latter are none.
--spec call(Called :: [term()], Options :: term()) -> call() | error.
+%% @doc The call with these arguments and options, or why the latter are none.
+-spec call(Called :: [term()], Options :: term()) -> call() | {error, Cause :: term()}.
 call(Called, Options) -> call(fetch, Called, Options).
 
 %% @doc The same for many keys.
--spec call_many(Called :: [term()], Options :: term()) -> call() | error.
-call_many(_Called, #{} = Options) when is_map_key(stale, Options); is_map_key(refresh_ahead, Options);
-                                       is_map_key(refresh_timeout, Options) -> error;
+-spec call_many(Called :: [term()], Options :: term()) -> call() | {error, Cause :: term()}.
 call_many(Called, Options) -> call(fetch_many, Called, Options).
 
 call(Name, [_Table, _Key, Function | _] = Called, #{} = Options) ->
     maps:fold(fun option/3, #call{name = Name, function = Function, called = Called}, Options);
 call(_Name, _Called, _Options) ->
-    error.
+    {error, no_fetch_options}.
 
-option(_Name, _Value, error) -> error;
+option(_Name, _Value, {error, _} = Error) -> Error;
 option(returns, Returns, Call) when Returns =:= object; Returns =:= outcome -> Call#call{returns = Returns};
 option(timeout, infinity, Call) -> Call;
 option(timeout, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST ->
     Call#call{deadline = cats_flight:deadline(Time)};
 option(ttl, infinity, Call) -> Call#call{ttl = infinity};
 option(ttl, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST_LIFE -> Call#call{ttl = Time};
-option(stale, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE -> Call#call{stale = Time};
+option(stale, Time, #call{name = fetch} = Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE ->
+    Call#call{stale = Time};
 option(negative_ttl, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE ->
     Call#call{negative_ttl = Time};
-option(refresh_ahead, Time, Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE ->
+option(refresh_ahead, Time, #call{name = fetch} = Call) when is_integer(Time), Time >= 0, Time =< ?LONGEST_LIFE ->
     Call#call{refresh_ahead = Time};
 option(retry, Retry, Call) when is_boolean(Retry) -> Call#call{retry = Retry};
-option(refresh_timeout, infinity, Call) -> Call#call{refresh_timeout = infinity};
-option(refresh_timeout, Time, Call) when is_integer(Time), Time > 0, Time =< ?LONGEST ->
+option(refresh_timeout, infinity, #call{name = fetch} = Call) -> Call#call{refresh_timeout = infinity};
+option(refresh_timeout, Time, #call{name = fetch} = Call) when is_integer(Time), Time > 0, Time =< ?LONGEST ->
     Call#call{refresh_timeout = Time};
-option(_Name, _Value, _Call) -> error.
+option(Name, Value, _Call) -> {error, {invalid_option, {Name, Value}}}.
 
 %% @doc See {@link cats:fetch/4}.
 -spec fetch(cats:table(), Key :: term(), call()) -> tuple() | (Ignored :: term()).
@@ -261,7 +260,7 @@ outcome(Made, #call{returns = object} = Call) -> {store, Made, Call};
 outcome({store, Made}, Call) -> {store, Made, Call};
 outcome({store, Made, #{ttl := Time} = Options}, Call) when map_size(Options) =:= 1 ->
     case option(ttl, Time, Call) of
-        error -> cats_flight:fail(no_outcome, Call);
+        {error, _} -> cats_flight:fail(no_outcome, Call);
         Storing -> {store, Made, Storing}
     end;
 outcome({store, Made, Options}, Call) when Options =:= #{} -> {store, Made, Call};

@@ -43,7 +43,7 @@ tables() ->
 %% of the other tables is read.
 -spec tables(options()) -> [row()].
 tables(Options) ->
-    {Sort, Limit} = checked(Options, [memory, size, name, owner]),
+    {Sort, Limit} = checked(tables, Options, [memory, size, name, owner]),
     rows(lists:sort([{rank(Sort, Value), Tid} || {Tid, Value} <- figures(Sort)]), Limit).
 
 %% @doc Returns rows of the tables of another node, as {@link tables/1} does. The other node sorts and limits them.
@@ -63,7 +63,7 @@ growth(Milliseconds) ->
 -spec growth(Milliseconds :: non_neg_integer(), #{sort => memory | size, limit => non_neg_integer() | infinity}) ->
           [row()].
 growth(Milliseconds, Options) when is_integer(Milliseconds), Milliseconds >= 0 ->
-    {Sort, Limit} = checked(Options, [memory, size]),
+    {Sort, Limit} = checked(growth, Options, [memory, size]),
     Before = maps:from_list(figures(Sort)),
     timer:sleep(Milliseconds),
     Grown = [{Then - Value, Tid} || {Tid, Value} <- figures(Sort), Then <- [maps:get(Tid, Before, 0)], Value > Then],
@@ -79,15 +79,15 @@ i(Node) ->
     erpc:call(Node, cats, i, []).
 
 %% The item to sort by, and how many rows there may be.
-checked(Options, Sorts) when is_map(Options) ->
-    maps:foreach(fun(sort, Sort) -> lists:member(Sort, Sorts) orelse error({badarg, {sort, Sort}});
+checked(Function, Options, Sorts) when is_map(Options) ->
+    maps:foreach(fun(sort, Sort) -> lists:member(Sort, Sorts) orelse cats_options:refuse(Function, {sort, Sort});
                     (limit, infinity) -> ok;
                     (limit, Limit) when is_integer(Limit), Limit >= 0 -> ok;
-                    (Key, Value) -> error({badarg, {Key, Value}})
+                    (Key, Value) -> cats_options:refuse(Function, {Key, Value})
                  end, Options),
     {maps:get(sort, Options, memory), maps:get(limit, Options, infinity)};
-checked(Options, _Sorts) ->
-    error({badarg, Options}).
+checked(Function, Options, _Sorts) ->
+    cats_options:refuse(Function, Options).
 
 %% An item of each table.
 figures(Item) ->

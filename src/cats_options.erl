@@ -1,10 +1,14 @@
 %% @hidden
 %% @doc What is valid in the place of an invalid option, in words.
 -module(cats_options).
--export([valid/2, names/1]).
+-export([valid/2, names/1, refuse/2, format_error/2]).
+
+%% The functions of `cats' that have options, and the tools that have. Options of a fetch and of a tool are in a map.
+-type function_() :: new | setopts | fetch | fetch_many | tool().
+-type tool() :: web | trace | top | tables | growth.
 
 %% @doc What the option of this function may be, or the names of all its options if it has none of that name.
--spec valid(new | setopts, Option :: term()) -> unicode:chardata().
+-spec valid(function_(), Option :: term()) -> unicode:chardata().
 valid(Function, Option) ->
     Name = case is_tuple(Option) andalso tuple_size(Option) > 0 of
                true -> element(1, Option);
@@ -16,9 +20,55 @@ valid(Function, Option) ->
     end.
 
 %% @doc The names of the options of a function.
--spec names(new | setopts) -> [atom()].
+-spec names(function_()) -> [atom()].
 names(Function) -> [Name || {Name, _} <- options(Function)].
 
+%% @doc Raises the error `{badarg, Option}' of a tool, which the shell explains.
+-spec refuse(tool(), Option :: term()) -> no_return().
+refuse(Tool, Option) ->
+    erlang:error({badarg, Option}, none, [{error_info, #{module => ?MODULE, cause => Tool}}]).
+
+%% @private
+%% @doc The explanation of such an error.
+-spec format_error(Reason :: term(), erlang:stacktrace()) -> #{general => unicode:chardata()}.
+format_error({badarg, Option}, [{_, _, _, Info} | _]) ->
+    #{cause := Tool} = proplists:get_value(error_info, Info),
+    Begin = case is_list(Option) of
+                true -> "not a map; valid options: ";
+                false -> "valid: "
+            end,
+    #{general => unicode:characters_to_binary([Begin, valid(Tool, Option)])}.
+
+options(web) ->
+    [{port, "port => 0 to 65535"},
+     {ip, "ip => loopback or an address; any but that of the loopback needs the option token, too"},
+     {token, "token => 8 to 200 letters, digits, - and _"}];
+options(trace) ->
+    [{tables, "tables => all, or a list of tables of cats that exist"},
+     {events, "events => a list of waits, reads, adaptations, calls, memory, tables, schedulers and monitor"},
+     {seconds, "seconds => 1 to 3600"},
+     {ring, "ring => 16 to 1000000 events"}];
+options(top) ->
+    [{node, "node => the name of a node"},
+     {sort, "sort => memory, size, growth, waits, reads_repeated, busy, operations or scans"},
+     {interval, "interval => milliseconds of at least 1"},
+     {lines, "lines => at least 1"},
+     {rounds, "rounds => at least 1, or infinity"}];
+options(tables) ->
+    [{sort, "sort => memory, size, name or owner"}, rows()];
+options(growth) ->
+    [{sort, "sort => memory or size"}, rows()];
+options(fetch) ->
+    options(fetch_many)
+    ++ [{stale, time(stale)},
+        {refresh_ahead, time(refresh_ahead)},
+        {refresh_timeout, "refresh_timeout => 1 to 4294967295 milliseconds, or infinity"}];
+options(fetch_many) ->
+    [{returns, "returns => object or outcome"},
+     {timeout, "timeout => 0 to 4294967295 milliseconds, or infinity"},
+     {ttl, "ttl => 1 to 1099511627775 milliseconds, or infinity"},
+     {retry, "retry => true or false"},
+     {negative_ttl, time(negative_ttl)}];
 options(setopts) ->
     [heir(), {protection, "{protection, public, protected or private}"}];
 options(new) ->
@@ -46,6 +96,10 @@ options(new) ->
         {base_lock, "{base_lock, mutex or rw}"}].
 
 heir() -> {heir, "{heir, process}, {heir, process, data}, {heir, none} or {heir, keep}"}.
+
+rows() -> {limit, "limit => rows of at least 0, or infinity"}.
+
+time(Name) -> io_lib:format("~s => 0 to 1099511627775 milliseconds", [Name]).
 
 boolean(Name) -> io_lib:format("{~s, true or false}", [Name]).
 

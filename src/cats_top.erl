@@ -38,6 +38,7 @@ start() ->
 %% erpc:call/4} when the node cannot be asked.
 -spec start(options()) -> ok.
 start(Options) ->
+    is_map(Options) orelse cats_options:refuse(top, Options),
     maps:foreach(fun check/2, Options),
     State = maps:merge(#{node => node(), sort => waits, interval => 2000, lines => lines(), rounds => infinity},
                        Options),
@@ -53,8 +54,8 @@ check(node, Node) when is_atom(Node) -> ok;
 check(interval, Interval) when is_integer(Interval), Interval > 0 -> ok;
 check(lines, Lines) when is_integer(Lines), Lines > 0 -> ok;
 check(rounds, Rounds) when Rounds =:= infinity; is_integer(Rounds), Rounds > 0 -> ok;
-check(sort, Sort) -> lists:keymember(Sort, 2, ?COLUMNS) orelse error({badarg, {sort, Sort}});
-check(Key, Value) -> error({badarg, {Key, Value}}).
+check(sort, Sort) -> lists:keymember(Sort, 2, ?COLUMNS) orelse cats_options:refuse(top, {sort, Sort});
+check(Key, Value) -> cats_options:refuse(top, {Key, Value}).
 
 %% A head, and the line that the user types on.
 lines() ->

@@ -67,8 +67,8 @@
 %% Tables in use become slower only where they record.
 -spec start(options()) -> {ok, trace()} | {error, already_tracing}.
 start(Options) ->
-    is_map(Options) orelse error({badarg, Options}),
-    maps:foreach(fun(Key, Value) -> valid(Key, Value) orelse error({badarg, {Key, Value}}) end, Options),
+    is_map(Options) orelse cats_options:refuse(trace, Options),
+    maps:foreach(fun(Key, Value) -> valid(Key, Value) orelse cats_options:refuse(trace, {Key, Value}) end, Options),
     Defaults = #{tables => all, events => ?EVENTS, seconds => 10, ring => 16384},
     cats_trace_recorder:start(maps:merge(Defaults, Options)).
 

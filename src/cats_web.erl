@@ -47,13 +47,14 @@
 %% `{no_inets, Text, Reason}' if that cannot start, for example because a release does not contain it.
 -spec start(options()) -> {ok, Server :: pid(), Url :: string()} | {error, Reason :: term()}.
 start(Options) ->
+    is_map(Options) orelse cats_options:refuse(web, Options),
     maps:foreach(fun check/2, Options),
     Ip = case maps:get(ip, Options, loopback) of
              loopback -> hd(?LOOPBACK);
              Given -> Given
          end,
     Token = unicode:characters_to_binary(maps:get(token, Options, "")),
-    lists:member(Ip, ?LOOPBACK) orelse Token =/= <<>> orelse error({badarg, {ip, Ip}}),
+    lists:member(Ip, ?LOOPBACK) orelse Token =/= <<>> orelse cats_options:refuse(web, {ip, Ip}),
     case application:ensure_all_started(inets) of
         {ok, _} -> serve(Ip, maps:get(port, Options, 0), Token);
         {error, Reason} -> {error, {no_inets, ?NO_INETS, Reason}}
@@ -75,9 +76,9 @@ stop(Server) ->
 
 check(port, Port) when is_integer(Port), Port >= 0, Port < 65536 -> ok;
 check(ip, loopback) -> ok;
-check(ip, Ip) when is_tuple(Ip) -> inet:is_ip_address(Ip) orelse error({badarg, {ip, Ip}});
-check(token, Token) -> is_token(Token) orelse error({badarg, token});
-check(Key, Value) -> error({badarg, {Key, Value}}).
+check(ip, Ip) when is_tuple(Ip) -> inet:is_ip_address(Ip) orelse cats_options:refuse(web, {ip, Ip});
+check(token, Token) -> is_token(Token) orelse cats_options:refuse(web, token);
+check(Key, Value) -> cats_options:refuse(web, {Key, Value}).
 
 is_token(Token) when is_list(Token); is_binary(Token) ->
     re:run(Token, "^[A-Za-z0-9_-]{8,200}$", [dollar_endonly, {capture, none}]) =:= match;

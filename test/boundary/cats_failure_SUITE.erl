@@ -9,11 +9,11 @@
          retries/1, results_like_failures/1, objects_like_failures/1]).
 -export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1,
          too_large_integers/1]).
--export([limits/1, option_words/1, exhaust/0]).
+-export([limits/1, option_words/1, options_of_tools/1, exhaust/0]).
 
 all() ->
-    [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, option_words, limits,
-     failures_elsewhere, callers_stack, mailbox, retries, results_like_failures,
+    [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, option_words,
+     options_of_tools, limits, failures_elsewhere, callers_stack, mailbox, retries, results_like_failures,
      objects_like_failures, deletions_without_memory, too_large_integers].
 
 suite() ->
@@ -241,16 +241,55 @@ options(_Config) ->
                           "infinity})">>},
                  remarks(failure(cats, new, [t, [{ttl, "1s"}]]))),
     ?assertEqual(#{2 => <<"invalid option: {ttl,1} (valid: heir, protection)">>},
-                 remarks(failure(cats, setopts, [Table, {ttl, 1}]))).
+                 remarks(failure(cats, setopts, [Table, {ttl, 1}]))),
+    [?assertMatch(#{2 := <<"not an option, nor a list of options (valid: ", _/binary>>},
+                  remarks(failure(cats, setopts, [Table, Options])))
+     || Options <- [heir, #{heir => none}, [{heir, none} | no]]],
+    {_, Public} = cats_test_lib:spawn_owner(fun() -> cats:new(options, [public]) end),
+    ?assertEqual(#{1 => <<"the calling process does not own the table">>},
+                 remarks(failure(cats, setopts, [Public, {heir, none}]))).
 
 %% Every option of the type has words.
 option_words(_Config) ->
-    {ok, {cats, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(code:which(cats), [abstract_code]),
-    Types = maps:from_list([{Name, Type} || {attribute, _, type, {Name, Type, []}} <- Forms]),
-    ?assertEqual(lists:usort(names(maps:get(option, Types), Types)), lists:sort(cats_options:names(new))).
+    [begin
+         {ok, {_, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(code:which(Module), [abstract_code]),
+         Types = maps:from_list([{Name, Type} || {attribute, _, type, {Name, Type, []}} <- Forms]),
+         ?assertEqual(lists:usort(names(maps:get(Named, Types), Types)), lists:sort(cats_options:names(Function)))
+     end || {Function, Module, Named} <- [{new, cats, option}, {fetch, cats, fetch_options},
+                                          {fetch_many, cats, fetch_many_options}, {web, cats_web, options},
+                                          {trace, cats_trace, options}, {top, cats_top, options}]].
+
+%% What is valid where an option of a tool is not.
+options_of_tools(_Config) ->
+    Explained = fun(Call, Options) ->
+                        try Call(Options) of
+                            Result -> error({not_refused, Result})
+                        catch
+                            error:{badarg, _} = Reason:Stack ->
+                                [{_, _, _, Info} | _] = Stack,
+                                #{module := Module} = proplists:get_value(error_info, Info),
+                                maps:get(general, Module:format_error(Reason, Stack))
+                        end
+                end,
+    [?assertEqual({Options, Words}, {Options, Explained(Call, Options)})
+     || {Call, Options, Words} <-
+            [{fun cats_web:start/1, #{port => 65536}, <<"valid: port => 0 to 65535">>},
+             {fun cats_web:start/1, #{prot => 1}, <<"valid: port, ip, token">>},
+             {fun cats_web:start/1, [{port, 1}], <<"not a map; valid options: port, ip, token">>},
+             {fun cats_web:start/1, #{token => "short"}, <<"valid: token => 8 to 200 letters, digits, - and _">>},
+             {fun cats_web:start/1, #{ip => {0, 0, 0, 0}},
+              <<"valid: ip => loopback or an address; any but that of the loopback needs the option token, too">>},
+             {fun cats_trace:start/1, #{seconds => 0}, <<"valid: seconds => 1 to 3600">>},
+             {fun cats_trace:start/1, [], <<"not a map; valid options: tables, events, seconds, ring">>},
+             {fun cats_top:start/1, #{lines => 0}, <<"valid: lines => at least 1">>},
+             {fun cats_top:start/1, [], <<"not a map; valid options: node, sort, interval, lines, rounds">>},
+             {fun cats_observer:tables/1, #{sort => type}, <<"valid: sort => memory, size, name or owner">>},
+             {fun(Map) -> cats_observer:growth(0, Map) end, #{sort => name},
+              <<"valid: sort => memory or size">>}]].
 
 names({atom, _, Name}, _Types) -> [Name];
 names({type, _, union, Parts}, Types) -> lists:append([names(Part, Types) || Part <- Parts]);
+names({type, _, map, Pairs}, _Types) -> [Name || {type, _, map_field_assoc, [{atom, _, Name}, _]} <- Pairs];
 names({type, _, tuple, [{atom, _, Name} | _]}, _Types) -> [Name];
 names({user_type, _, Name, []}, Types) -> names(maps:get(Name, Types), Types).
 
@@ -533,7 +572,13 @@ agree(Expected, Seen) when Expected =:= Seen ->
 agree({Reason, Function, Arguments, none, Remarks}, {Reason, Function, Arguments, Cause, Remarks})
   when Cause =:= default; Cause =:= position ->
     list_to_integer(erlang:system_info(otp_release)) < 29;
-%% cats says which option is invalid.
+%% cats says which option is invalid, what options are, and who may set them.
+agree({Reason, setopts, Arguments, none, #{2 := <<"invalid options">>}}, {Reason, setopts, Arguments, none, Named}) ->
+    case Named of
+        #{2 := <<"not an option, nor a list of options (valid: ", _/binary>>} -> map_size(Named) =:= 1;
+        #{1 := <<"the calling process does not own the table">>} -> map_size(Named) =:= 1;
+        _ -> false
+    end;
 agree({Reason, Function, Arguments, none, #{2 := <<"invalid options">>} = Remarks},
       {Reason, Function, Arguments, {_, _}, Named})
   when Function =:= new; Function =:= setopts ->

@@ -335,6 +335,10 @@ explanations(_Config) ->
     [?assertEqual(Lacks, cats_test_lib:remarks(Function, Arguments))
      || {Function, Arguments} <- [{insert, [Plain, {1}, #{ttl => 1}]}, {insert_new, [Plain, {1}, #{ttl => 1}]},
                                    {touch, [Plain, 1, 1]}, {ttl, [Plain, 1]}]],
+    Never = #{1 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not "
+                     "compressed">>},
+    [?assertEqual(Never, cats_test_lib:remarks(insert, [cats:new(t, Options), {1}, #{ttl => 1}]))
+     || Options <- [[bag], [duplicate_bag], [compressed], [ordered_set, compressed]]],
     Table = cats:new(t, [{ttl, 10}]),
     NoTime = #{3 => <<"neither from 1 to 1099511627775 milliseconds nor infinity">>},
     [?assertEqual(NoTime, cats_test_lib:remarks(Function, Arguments))

@@ -488,10 +488,7 @@ explanations(_Config) ->
     Bag = cats:new(t, [bag]),
     Make = fun(Key) -> {Key} end,
     NoObject = #{3 => <<"the function did not return an object with the key">>},
-    NoOptions = #{4 => <<"not a map of timeout and refresh_timeout, which are at most 4294967295 milliseconds or "
-                         "infinity, ttl, at most 1099511627775 milliseconds or infinity, stale, "
-                         "negative_ttl and refresh_ahead, at most 1099511627775 milliseconds, retry, a boolean, and "
-                         "returns, object or outcome">>},
+    Invalid = fun(Option) -> #{4 => cats_test_lib:invalid_option(fetch, Option)} end,
     [?assertEqual({Arguments, Remarks}, {Arguments, cats_test_lib:remarks(fetch, Arguments)})
      || {Arguments, Remarks} <-
             [{[no_table, k, Make], #{1 => <<"the table identifier does not refer to an existing table of cats">>}},
@@ -499,10 +496,17 @@ explanations(_Config) ->
              {[Set, k, fun() -> {k} end], #{3 => <<"not a function of one argument">>}},
              {[Set, k, fun(_) -> {x} end], NoObject}, {[Set, k, fun(_) -> {} end], NoObject},
              {[Set, k, fun(_) -> k end], NoObject},
-             {[Set, k, Make, []], NoOptions}, {[Set, k, Make, #{timeout => -1}], NoOptions},
-             {[Set, k, Make, #{timeout => 1, ttl => 0}], NoOptions}, {[Set, k, Make, #{other => 1}], NoOptions},
-             {[Set, k, Make, #{timeout => 1 bsl 32}], NoOptions}, {[Set, k, Make, #{retry => 1}], NoOptions},
-             {[Set, k, Make, #{refresh_timeout => 0}], NoOptions}]],
+             {[Set, k, Make, []],
+              #{4 => <<"not a map of options (valid: returns, timeout, ttl, retry, negative_ttl, stale, refresh_ahead, "
+                       "refresh_timeout)">>}},
+             {[Set, k, Make, #{timeout => -1}],
+              #{4 => <<"invalid option: timeout => -1 (valid: timeout => 0 to 4294967295 milliseconds, or "
+                       "infinity)">>}},
+             {[Set, k, Make, #{timeout => 1, ttl => 0}], Invalid({ttl, 0})},
+             {[Set, k, Make, #{other => 1}], Invalid({other, 1})},
+             {[Set, k, Make, #{timeout => 1 bsl 32}], Invalid({timeout, 1 bsl 32})},
+             {[Set, k, Make, #{retry => 1}], Invalid({retry, 1})},
+             {[Set, k, Make, #{refresh_timeout => 0}], Invalid({refresh_timeout, 0})}]],
     ?assertEqual([], cats:tab2list(Set)).
 
 %% A VM has no room for the flight. The error says so, the function did not run, and nothing stays behind.

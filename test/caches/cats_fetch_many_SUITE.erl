@@ -875,12 +875,12 @@ explanations(_Config) ->
               #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>}}]],
     #{3 := NoOutcome} = cats_test_lib:remarks(fetch_many, [Set, [k], fun(_) -> [{k}] end, ?OUTCOME]),
     ?assertNotEqual(nomatch, string:find(NoOutcome, "for each missing key")),
-    [begin
-         #{4 := Remark} = cats_test_lib:remarks(fetch_many, [Set, [], Make, Options]),
-         [?assertNotEqual(nomatch, string:find(Remark, Name))
-          || Name <- ["timeout", "ttl", "negative_ttl", "retry", "returns", "fetch/4"]]
-     end || Options <- [[], #{stale => 0}, #{refresh_ahead => 0}, #{refresh_timeout => 5}, #{timeout => -1},
-                        #{ttl => 0}, #{other => 1}, #{returns => x}, #{retry => 1}, #{negative_ttl => infinity}]],
+    ?assertEqual(#{4 => <<"not a map of options (valid: returns, timeout, ttl, retry, negative_ttl)">>},
+                 cats_test_lib:remarks(fetch_many, [Set, [], Make, []])),
+    [?assertEqual(#{4 => cats_test_lib:invalid_option(fetch_many, Option)},
+                  cats_test_lib:remarks(fetch_many, [Set, [], Make, maps:from_list([Option])]))
+     || Option <- [{stale, 0}, {refresh_ahead, 0}, {refresh_timeout, 5}, {timeout, -1}, {ttl, 0}, {other, 1},
+                   {returns, x}, {retry, 1}, {negative_ttl, infinity}]],
     ?assertEqual([], cats:tab2list(Set)).
 
 %% A VM has no room for the flight. The error says so, the function did not run, and nothing stays behind.

@@ -284,6 +284,9 @@ remarks(Function, Arguments) ->
 invalid_option(Function, Option) when Function =:= new; Function =:= setopts ->
     unicode:characters_to_binary(io_lib:format("invalid option: ~0tp (valid: ~ts)",
                                                [Option, cats_options:valid(Function, Option)]));
+invalid_option(Function, {Name, Value} = Option) when Function =:= fetch; Function =:= fetch_many ->
+    unicode:characters_to_binary(io_lib:format("invalid option: ~0tp => ~0tp (valid: ~ts)",
+                                               [Name, Value, cats_options:valid(Function, Option)]));
 invalid_option(_Function, Option) ->
     unicode:characters_to_binary(io_lib:format("invalid option: ~0tp", [Option])).
 

@@ -6,13 +6,13 @@
 -include_lib("public_key/include/public_key.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([fetched/1, cached/1, configured/1, secure/1, proxied/1, not_fetched/1, not_verified/1, no_artifact/1, given/1,
-         built/1, not_built/1, complete/1, targets/1, rebar3/1, mix/1]).
+         stays/1, built/1, not_built/1, complete/1, targets/1, rebar3/1, mix/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [fetched, cached, configured, secure, proxied, not_fetched, not_verified, no_artifact, given, built, not_built,
-     complete, targets, rebar3, mix].
+    [fetched, cached, configured, secure, proxied, not_fetched, not_verified, no_artifact, given, stays, built,
+     not_built, complete, targets, rebar3, mix].
 
 -define(TARGET, "x86_64-unknown-linux-gnu").
 
@@ -304,6 +304,41 @@ given(Config) ->
     ok = file:write_file(File, "library"),
     ?assertEqual({0, ""}, install([{"CATS_NIF", File}], Config)),
     ?assertEqual({ok, <<"library">>}, installed(Config)).
+
+%% A library that was put there stays, without Rust, until it, the system or a source is another one.
+stays(Config) ->
+    File = filename:join(proplists:get_value(directory, Config), "given"),
+    Package = proplists:get_value(package, Config),
+    Library = filename:join(Package, "priv/cats_nif.so"),
+    Source = filename:join(Package, "native/nif/src/lib.rs"),
+    {ok, Text} = file:read_file(Source),
+    ok = file:write_file(File, "library"),
+    Give = fun() -> {0, ""} = install([{"CATS_NIF", File}], Config) end,
+    Stays = fun(Environment) ->
+                    ?assertEqual({0, ""}, install(Environment, Config)),
+                    ?assertEqual({ok, <<"library">>}, installed(Config))
+            end,
+    Give(),
+    [Stays(Environment) || Environment <- [[], [{"MIX_ENV", "test"}], [{"MIX_ENV", "prod"}], [{"CATS_BUILD", "0"}]]],
+    Rust = fake_rust("1.99.0", Config),
+    Stays([Rust]),
+    [begin
+         Give(),
+         Change(),
+         ?assertMatch({0, _}, install([Rust | Environment], Config)),
+         ?assertMatch({ok, <<"built for ", _/binary>>}, installed(Config)),
+         ok = file:write_file(Source, Text)
+     end || {Environment, Change} <- [{[], fun() -> ok = file:delete(Library) end},
+                                      {[], fun() -> ok = file:write_file(Library, "another") end},
+                                      {[], fun() -> ok = file:write_file(Source, [Text, "// more\n"]) end},
+                                      {[{"CATS_BUILD", "1"}], fun() -> ok end},
+                                      {[{"CATS_COMPARED", "0"}], fun() -> ok end},
+                                      {[{"CATS_TARGET", "another"}], fun() -> ok end}]],
+    %% What was built stays, too.
+    Give(),
+    {0, _} = install([Rust, {"CATS_BUILD", "1"}], Config),
+    ?assertEqual({0, ""}, install([], Config)),
+    ?assertEqual({ok, <<"built for " ?TARGET "\n">>}, installed(Config)).
 
 %% CATS_BUILD=1 builds, although there is an artifact.
 built(Config) ->

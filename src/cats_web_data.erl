@@ -61,7 +61,8 @@ detail(Tid) ->
             undefined;
         Stats ->
             #{id => cats_stats:identifier(Tid), stats => stats(Stats), owner => owner(maps:get(owner, Values)),
-              name => text(maps:get(name, Values)), structure => structure(cats:info(Tid, stats)),
+              name => text(maps:get(name, Values)), named => maps:get(named_table, Values),
+              structure => structure(cats:info(Tid, stats)),
               contention => contention(Tid, maps:get(engine, Values), maps:get(size, Stats)),
               options => maps:map(fun(_, Value) -> text(Value) end, maps:without([name, owner], Values))}
     end.

@@ -2,20 +2,22 @@
 const PERIOD = 2000, POINTS = 40;
 const token = new URLSearchParams(location.search).get('token');
 if (token) history.replaceState(null, '', location.pathname + location.hash);
+// Where operations are not counted, waits and slices of long calls tell how many there are at least.
 const COLUMNS = [
   {key: 'name', title: 'Table', text: row => row.name},
   {key: 'size', title: 'Objects', value: row => row.stats.size, show: count},
   {key: 'growth', title: 'Growth/s', value: row => row.rates.size, show: count},
   {key: 'memory', title: 'Memory', value: row => row.stats.memory, show: bytes},
   {key: 'waits', title: 'Waits/s', value: row => row.rates.waits, show: count, hot: true},
-  {key: 'operations', title: 'Operations/s', value: row => row.rates.operations, show: count},
-  {key: 'scans', title: 'Scans/s', value: row => row.rates.scans, show: count}];
+  {key: 'operations', title: 'Operations/s', value: row => row.rates.operations, show: count, counted: true, rank: row => row.rates.operations ?? row.rates.waits + row.rates.slices},
+  {key: 'scans', title: 'Scans/s', value: row => row.rates.scans, show: count, counted: true},
+  {key: 'slices', title: 'Slices/s', value: row => row.rates.slices, show: count, about: 'Long calls, such as scans of large tables, work in slices. They are counted for all tables.'}];
 // What the node can sort by. Rates are known here only.
 const SORTS = ['size', 'memory', 'waits', 'operations'];
-const STRUCTURE = [['buckets', 'buckets'], ['average', 'objects in a bucket'], ['least', 'at least'], ['most', 'at most'], ['deviation', 'deviation'],
-  ['expected_deviation', 'as expected'], ['base_nodes', 'base nodes'], ['route_nodes', 'route nodes'], ['depth', 'depth of routes']];
+// Options that say what a table does not have. Others are false.
+const ABSENT = ['heir none', 'idle infinity'];
 const past = new Map(), lines = new Map(), close = make('button', 'Close', {type: 'button'});
-let rows = [], sort = 'memory', descending = true, chosen = decodeURIComponent(location.hash.slice(1)), paused = false, busy = false;
+let rows = [], sort = 'memory', picked = false, descending = true, chosen = decodeURIComponent(location.hash.slice(1)), paused = false, busy = false;
 
 function count(number) {
   if (number === undefined) return '–';
@@ -57,7 +59,7 @@ function remember(row) {
   const before = past.get(row.id) || {points: []};
   const seconds = before.stats ? (row.stats.time - before.stats.time) / 1e6 : 0;
   row.rates = {};
-  for (const key of ['size', 'waits', 'operations', 'scans', 'hits', 'misses', 'expired', 'evicted'])
+  for (const key of ['size', 'waits', 'operations', 'scans', 'slices', 'hits', 'misses', 'expired', 'evicted'])
     if (row.stats[key] !== undefined) row.rates[key] = seconds > 0 ? (row.stats[key] - before.stats[key]) / seconds : undefined;
   const point = {size: row.stats.size, memory: row.stats.memory, waits: row.rates.waits, operations: row.rates.operations,
     hits: row.rates.hits, misses: row.rates.misses, expired: row.rates.expired, evicted: row.rates.evicted};
@@ -73,28 +75,51 @@ function drawHeads() {
     button.addEventListener('click', () => {
       descending = sort === column.key ? !descending : column.key !== 'name';
       sort = column.key;
+      picked = true;
       drawHeads();
       drawRows();
     });
+    if (column.about) button.title = column.about;
     const state = sort !== column.key ? 'none' : descending ? 'descending' : 'ascending';
     return make('th', button, {scope: 'col', 'aria-sort': state});
   }));
 }
+// What to sort by before a head was clicked: what tells the busiest table.
+function busiest() {
+  const any = key => rows.some(row => row.stats[key] > 0);
+  return any('operations') ? 'operations' : any('waits') ? 'waits' : 'memory';
+}
+// A call of `cats' for this table, as one types it.
+function call(name, table, argument) {
+  return make('code', 'cats:' + name + '(' + (table.named ? table.name : 'list_to_ref("' + table.id + '")') + ', ' + argument + ').');
+}
+function several(table) {
+  return !table.named && rows.filter(row => row.name === table.name).length > 1;
+}
+function drawUncounted(shown) {
+  const uncounted = shown.filter(row => row.stats.operations === undefined), note = $('uncounted');
+  note.hidden = !uncounted.length;
+  if (uncounted.length) note.replaceChildren('Operations of ' + (uncounted.length > 1 ? uncounted.length + ' tables are' : '1 table is')
+    + ' not counted. The owner of a table counts them from now on when it calls ', call('setopts', uncounted[0], '[{stats, true}]'));
+}
 function drawRows() {
   const wanted = $('filter').value.toLowerCase(), column = COLUMNS.find(one => one.key === sort);
   const shown = rows.filter(row => (row.name + ' ' + row.type + ' ' + row.engine + ' ' + owner(row)).toLowerCase().includes(wanted));
-  const rank = row => column.text ? column.text(row) : column.value(row) === undefined ? -Infinity : column.value(row);
+  const figure = column.rank || column.value, rank = row => column.text ? column.text(row) : Number.isFinite(figure(row)) ? figure(row) : -Infinity;
   shown.sort((a, b) => {
-    const order = rank(a) < rank(b) ? -1 : rank(a) > rank(b) ? 1 : b.stats.memory - a.stats.memory;
-    return descending ? -order : order;
+    const order = rank(a) < rank(b) ? -1 : rank(a) > rank(b) ? 1 : 0;
+    return (descending ? -order : order) || b.stats.memory - a.stats.memory;
   });
+  drawUncounted(shown);
   const body = $('rows'), ids = new Set(shown.map(row => row.id));
   for (const [id, line] of lines) if (!ids.has(id)) { line.remove(); lines.delete(id); }
+  const focused = document.activeElement;
   shown.forEach((row, i) => {
     const line = drawRow(row);
-    // A line that is in its place stays as it is, with the focus.
     if (body.children[i] !== line) body.insertBefore(line, body.children[i] || null);
   });
+  // A line that moves loses the focus.
+  if (focused !== document.activeElement && body.contains(focused)) focused.focus({preventScroll: true});
 }
 function drawRow(row) {
   let line = lines.get(row.id);
@@ -107,11 +132,12 @@ function drawRow(row) {
   const [first, ...cells] = line.children;
   line.setAttribute('aria-current', row.id === chosen);
   first.children[0].textContent = row.name;
-  first.children[1].textContent = row.type + ', ' + row.engine + ', owner ' + owner(row);
+  first.children[1].textContent = row.type + ', ' + row.engine + ', owner ' + owner(row) + (several(row) ? ', ' + row.id : '');
   COLUMNS.slice(1).forEach((column, i) => {
     const value = column.value(row), values = row.points.map(point => point[column.key]), number = cells[i].firstChild;
-    number.textContent = column.show(value);
-    cells[i].className = column.hot && value > 0 ? 'hot' : '';
+    const uncounted = column.counted && row.stats.operations === undefined;
+    number.textContent = uncounted ? 'not counted' : column.show(value);
+    cells[i].className = uncounted ? 'soft' : column.hot && value > 0 ? 'hot' : '';
     cells[i].replaceChildren(number, ...values.some(one => one !== undefined) ? [spark(values)] : []);
   });
   return line;
@@ -173,7 +199,7 @@ function drawMeeting(table) {
     const height = bases.map(base => base.height + (bases.length > 1 ? 1 : 0)), range = (least, most) => least === most ? count(least) : count(least) + ' to ' + count(most);
     parts.push(make('div', [make('h3', 'Tree'), pairs([['base nodes', count(bases.length)], ['leaves', count(bases.reduce((sum, base) => sum + base.leaves, 0))],
       ['nodes above a leaf', range(Math.min(...height), Math.max(...height))], ['most waits in one', count(busiest.waits) + ', with ' + count(busiest.keys) + ' keys'],
-      ['statistic', range(Math.min(...bases.map(base => base.statistic)), Math.max(...bases.map(base => base.statistic)))]])]));
+      ['contention statistic', range(Math.min(...bases.map(base => base.statistic)), Math.max(...bases.map(base => base.statistic)))]])]));
     parts.push(bars('Leaves by room', seen.leaves.map(({size, number}) => [size + ' keys', number])));
   } else {
     parts.push(bars('Buckets by keys', seen.load.map(({size, number}) => [size === 16 ? '16 or more' : String(size), number])));
@@ -187,13 +213,14 @@ function drawMeeting(table) {
     parts.push(make('div', [make('h3', 'Who waited for whom'), make('ol', recorded.meetings.slice(0, 6).map(one => make('li',
       who(one.process) + ' ' + count(one.waits) + ' times, while ' + who(one.other) + ' was in a call')))]));
   } else {
-    parts.push(make('p', 'To see which processes meet, record for a minute in a shell of the node: cats:contention(Table, 60000).', {class: 'soft wide'}));
+    parts.push(make('p', ['To see which processes meet, record for a minute in a shell of the node: ', call('contention', table, '60000')], {class: 'soft wide'}));
   }
   return [make('div', parts, {class: 'meeting'})];
 }
-function courses(row) {
-  const shown = [['hits', 'hits/s', count], ['misses', 'misses/s', count], ['expired', 'expired/s', count], ['evicted', 'evicted/s', count],
-    ['memory', 'memory', bytes]];
+function courses(row, options) {
+  const expires = options.ttl || options.idle || options.limit;
+  const shown = [['hits', 'hits/s', count], ['misses', 'misses/s', count], ...expires ? [['expired', 'expired/s', count]] : [],
+    ...options.limit ? [['evicted', 'evicted/s', count]] : [], ['memory', 'memory', bytes]];
   return pairs(shown.map(([key, name, show]) => [name, show, row.points.map(point => point[key])])
     .filter(([, , values]) => values.some(value => value !== undefined))
     .map(([name, show, values]) => [name, make('span', [spark(values), show(values.at(-1))])]));
@@ -202,27 +229,35 @@ function drawDetail(table) {
   const panel = $('detail'), focused = document.activeElement === close;
   panel.hidden = !chosen;
   if (!chosen) return;
-  const title = make('h2', table ? table.name : 'This table does not exist any more.');
+  const title = make('h2', !table ? 'This table does not exist any more.' : several(table) ? table.name + ' ' + table.id : table.name);
   title.style.flex = '1';
   const head = make('div', [title, close], {class: 'tools'});
   if (!table) panel.replaceChildren(head); else drawFacts(panel, head, table);
   if (focused) close.focus();
 }
+// The parts of the structure. Those of a tree are shown where operations meet.
+function structure({structure: found, contention}) {
+  return !found ? [] : found.buckets !== undefined ? [['buckets', count(found.buckets)]]
+    : contention ? [] : [['base nodes', count(found.base_nodes)], ['route nodes', count(found.route_nodes)], ['depth of routes', count(found.depth)]];
+}
+function spread(found) {
+  return !found || found.buckets === undefined ? [] : [make('p', 'A bucket has ' + found.average.toFixed(1) + ' objects on average, and from ' + count(found.least) + ' to '
+    + count(found.most) + '. The standard deviation is ' + found.deviation.toFixed(1) + '. It would be ' + found.expected_deviation.toFixed(1)
+    + ' if each key fell into any bucket by chance.', {class: 'soft'})];
+}
 function drawFacts(panel, head, table) {
   const stats = table.stats;
-  const part = (name, content) => make('div', [make('h3', name), content]);
-  const structure = table.structure || {};
-  const facts = STRUCTURE.filter(([key]) => structure[key] !== undefined)
-    .map(([key, name]) => [name, Number.isInteger(structure[key]) ? count(structure[key]) : structure[key].toFixed(2)]);
+  const part = (name, ...content) => make('div', [make('h3', name), ...content]);
   const contention = [['waits for locks', count(stats.waits)], ['waited in all', count(stats.wait_time) + ' µs'],
     ['waits given up', count(stats.waits_given_up)], ['reads repeated', count(stats.reads_repeated)], ['calls made again', count(stats.busy)],
     ['splits and joins', count(stats.splits) + ' / ' + count(stats.joins)]];
   const calls = [['on dirty schedulers', count(stats.dirty)], ['slices of long calls', count(stats.slices)], ['of a millisecond or more', count(stats.long_slices)]];
   const kinds = ['lookups', 'hits', 'misses', 'inserts', 'updates', 'deletes', 'steps', 'scans'];
-  const operations = stats.operations === undefined ? make('p', 'Not counted. Make the table with the option {stats, true}.', {class: 'soft'})
+  const operations = stats.operations === undefined ? make('p', ['Not counted. The owner counts them from now on when it calls ', call('setopts', table, '[{stats, true}]')], {class: 'soft'})
     : pairs(kinds.map(kind => [kind, count(stats[kind])]));
-  const who = table.owner ? [['process', table.owner.pid], ['name', table.owner.name || '–'], ['began with', table.owner.initial_call || '–'],
-    ['now in', table.owner.current_function || '–'], ['messages waiting', count(table.owner.message_queue)], ['memory', table.owner.memory === undefined ? '–' : bytes(table.owner.memory)]] : [['process', 'nobody']];
+  const who = table.owner ? [['process', table.owner.pid], ['name', table.owner.name], ['began with', table.owner.initial_call],
+    ['now in', table.owner.current_function], ['messages waiting', table.owner.message_queue, count], ['memory', table.owner.memory, bytes]]
+    .filter(([, value]) => value !== undefined && value !== null).map(([name, value, show]) => [name, show ? show(value) : value]) : [['process', 'nobody']];
   const classes = ['< 1 µs', '< 4 µs', '< 16 µs', '< 64 µs', '< 256 µs', 'longer'], most = Math.max(1, ...stats.waits_by_length);
   const waits = make('div', stats.waits_by_length.flatMap((number, i) => {
     const bar = make('i');
@@ -231,10 +266,11 @@ function drawFacts(panel, head, table) {
     return [make('span', classes[i]), bar, make('span', count(number))];
   }), {class: 'waits'});
   panel.replaceChildren(head, ...drawMeeting(table), make('div', [
-    ...rows.filter(row => row.id === chosen).map(row => part('Over time', courses(row))),
-    part('Contents', pairs([['objects', count(stats.size)], ['memory', bytes(stats.memory)], ...facts])),
-    part('Owner', pairs(who)), part('Operations', operations), part('Contention', pairs(contention)), part('Waits by length', waits),
-    part('Long calls', pairs(calls)), part('Options', pairs(Object.entries(table.options).map(([name, value]) => [name.replaceAll('_', ' '), value])))], {class: 'columns'}));
+    ...rows.filter(row => row.id === chosen).map(row => part('Over time', courses(row, table.options))),
+    part('Contents', pairs([['objects', count(stats.size)], ['memory', bytes(stats.memory)], ...structure(table)]), ...spread(table.structure)),
+    part('Owner', pairs(who)), part('Operations', operations), part('Contention', pairs(contention)), ...stats.waits ? [part('Waits by length', waits)] : [],
+    part('Long calls', pairs(calls)), part('Options', pairs(Object.entries(table.options).filter(([name, value]) => value !== 'false' && !ABSENT.includes(name + ' ' + value))
+      .map(([name, value]) => [name.replaceAll('_', ' '), value])))], {class: 'columns'}));
 }
 function drawNode(node) {
   document.title = 'cats ' + node.node;
@@ -253,7 +289,7 @@ function drawNode(node) {
     const key = make('span', undefined, {class: 'key'});
     key.style.background = colour;
     return make('span', [key, name + ' ', make('b', bytes(value))]);
-  }), make('span', ['the VM in all ', make('b', bytes(memory.total))]), make('span', ['of cats waiting to be freed ', make('b', bytes(memory.garbage))]));
+  }), make('span', ['the VM in all ', make('b', bytes(memory.total))]), make('span', [make('b', bytes(memory.garbage)), ' of deleted or replaced objects of cats are not freed yet']));
 }
 async function refresh() {
   if (busy) return;
@@ -264,6 +300,10 @@ async function refresh() {
     const [node, tables, table] = await Promise.all(answers);
     rows = tables.tables;
     rows.forEach(remember);
+    if (!picked && sort !== busiest()) {
+      sort = busiest();
+      drawHeads();
+    }
     drawNode(node);
     $('number').textContent = rows.length < tables.number ? rows.length + ' of ' + tables.number : tables.number;
     drawRows();

@@ -18,7 +18,7 @@ SHOTS = os.path.join(ROOT, "_build/live-page")
 sys.path.insert(0, os.path.join(ROOT, "docs/site"))
 import browser  # noqa: E402
 
-# Quiet tables, and one whose processes write to 8 of its keys half of the time and read them otherwise.
+# Quiet tables, two of one name, one that is scanned, and one whose processes write to 8 of its keys half of the time and read them otherwise.
 NODE = """
     register(owner_of_tables, self()),
     Make = fun(Name, Options, Size) ->
@@ -27,13 +27,15 @@ NODE = """
            end,
     [Make(list_to_atom("quiet_" ++ integer_to_list(N)), [{stats, true}], N * 1000) || N <- lists:seq(1, 12)],
     Make(plain, [bag], 30000),
+    [cats:new(twin, [public]) || _ <- [1, 2]],
     Make(hot_spot, [ordered_set, {stats, true}], 20000),
     Quiet = fun Quiet() -> cats:lookup(quiet_3, rand:uniform(6000)), timer:sleep(5), Quiet() end,
     Hot = fun Hot() ->
               [begin cats:insert(hot_spot, {N rem 8, N}), cats:lookup(hot_spot, N rem 8) end || N <- lists:seq(1, 1000)],
               Hot()
           end,
-    [spawn_link(Work) || Work <- [Quiet, Hot, Hot, Hot, Hot]],
+    Scan = fun Scan() -> cats:tab2list(plain), timer:sleep(500), Scan() end,
+    [spawn_link(Work) || Work <- [Quiet, Hot, Hot, Hot, Hot, Scan]],
     {ok, _, Url} = cats_web:start(#{}),
     io:format("~s~n", [Url]),
     io:get_line(""),
@@ -65,7 +67,7 @@ class LivePage(unittest.TestCase):
         self.show(1200, "light")
         self.browser.get("about:blank")
         self.browser.get(self.url)
-        self.until(lambda: len(self.names()) == 14)
+        self.until(lambda: len(self.names()) == 16)
 
     def show(self, width, scheme):
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
@@ -97,6 +99,39 @@ class LivePage(unittest.TestCase):
         text = self.script("""return [...document.querySelectorAll('#detail dt')].filter(one => one.textContent === arguments[0])
                               .map(one => one.nextSibling.textContent)[0]""", name)
         return text and text.replace(",", "")
+
+    def cell(self, name, title):
+        """What the list has of a table in a column. Read in one step, as it is drawn anew."""
+        return self.script("""const row = [...document.querySelectorAll('#rows tr')].find(one => one.querySelector('a').textContent === arguments[0]);
+                              return row.querySelector(`td[data-title="${arguments[1]}"] span`).textContent""", name, title)
+
+    def test_what_is_busy_comes_first(self):
+        self.until(lambda: self.names()[0] == "hot_spot")
+        self.assertEqual(self.cell("plain", "Operations/s"), "not counted")
+        self.assertRegex(self.find("#uncounted")[0].text, r"^Operations of 3 tables are not counted\..*cats:setopts\(.*, \[\{stats, true\}\]\)\.$")
+        # Scans are seen all the same.
+        self.until(lambda: self.cell("plain", "Slices/s") not in ("0", "–"))
+        self.assertEqual(self.cell("quiet_1", "Slices/s"), "0")
+        # A choice stays.
+        self.sort("Memory")
+        self.until(lambda: self.names()[0] == "plain")
+        before = self.script("return past.get(rows[0].id).stats.time")
+        self.until(lambda: self.script("return past.get(rows[0].id).stats.time") != before)
+        self.assertEqual(self.names()[0], "plain")
+
+    def test_tables_of_one_name_are_told_apart(self):
+        texts = self.script("return [...document.querySelectorAll('#rows tr')].map(row => row.firstChild.textContent).filter(text => text.startsWith('twin'))")
+        self.assertEqual(len(set(texts)), 2)
+        self.assertRegex(texts[0], r"#Ref<[0-9.]+>$")
+        self.script("[...document.querySelectorAll('#rows a')].find(one => one.textContent === 'twin').click()")
+        self.until(lambda: (self.title() or "").startswith("twin #Ref<"))
+        # No row for what it does not have.
+        self.assertIsNone(self.fact("heir"))
+        self.assertIsNone(self.fact("compressed"))
+        self.assertIsNone(self.fact("evicted/s"))
+        self.assertNotIn("–", self.script("return [...document.querySelectorAll('#detail dd')].map(one => one.textContent)"))
+        self.assertRegex(self.script("return document.querySelector('#detail').textContent"),
+                         r'cats:setopts\(list_to_ref\("#Ref<[0-9.]+>"\), \[\{stats, true\}\]\)\.')
 
     def test_hot_spot_is_found_by_clicks(self):
         self.sort("Waits/s")

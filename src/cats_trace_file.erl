@@ -159,8 +159,9 @@ table({Kind, Time, _, Subject, _, _, _}, #{contents := Contents}) ->
             end
     end.
 
-name(0, _) -> "unknown";
-name(Serial, #{names := Names}) -> maps:get(Serial, Names, "unknown").
+%% Not every lock knows its table. No table has a name in brackets.
+name(0, _) -> "(table not known)";
+name(Serial, #{names := Names}) -> maps:get(Serial, Names, "(a deleted table)").
 
 is_wanted({_Kind, _, _, Serial, _, _, _}, #{wanted := Wanted}) -> Wanted =:= all orelse is_map_key(Serial, Wanted).
 

@@ -277,10 +277,15 @@ addEventListener('dragover', event => event.preventDefault());
 addEventListener('drop', event => { event.preventDefault(); if (event.dataTransfer.files.length) open(event.dataTransfer.files[0]); });
 addEventListener('resize', plan);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', plan);
-$('key').replaceChildren(...[['wait', CATEGORIES.wait], ['call on a dirty scheduler', CATEGORIES.call], ['slice of a long call', CATEGORIES.slice],
-  ['scheduler runs', ['--accent', 0.55]], ['collects garbage', ['--heat', 0.55]], ['other', ['--soft', 0.45]]].map(([name, [colour, alpha]]) => {
-  const key = make('span', undefined, {class: 'key'});
+// Bands, bars and marks, with the colour of each as it is drawn.
+const LEGEND = [
+  ['what the scheduler does', 'band', [['runs', ['--accent', 0.55]], ['collects garbage', ['--heat', 0.55]], ['other', ['--soft', 0.45]]]],
+  ['what takes time', 'key', [['wait', CATEGORIES.wait], ['call on a dirty scheduler', CATEGORIES.call], ['slice of a long call', CATEGORIES.slice]]],
+  ['at one instant', 'mark', [['called again', CATEGORIES.busy], ['split, join, grow or shrink', CATEGORIES.adaptation], ['read again', CATEGORIES.read],
+    ['memory is retired or reclaimed', CATEGORIES.memory], ['a table comes, goes or changes hands; the VM reports', CATEGORIES.table]]]];
+$('key').replaceChildren(...LEGEND.map(([title, kind, entries]) => make('div', [make('b', title), ...entries.map(([name, [colour, alpha]]) => {
+  const key = make('span', undefined, {class: kind});
   key.style.cssText = 'background:var(' + colour + ');opacity:' + alpha;
   return make('span', [key, name]);
-}));
+})])));
 load(JSON.parse($('trace').textContent));

@@ -129,6 +129,8 @@ struct Domain {
     /// The epoch: grows by one for each batch of garbage. Starts above 0, which means "not pinned". Every pin reads it, so it does
     /// not stand in the line that whoever seals a bag writes.
     epoch: Apart<AtomicU64>,
+    /// An epoch after whose beginning a barrier was run on all processors.
+    barred: AtomicU64,
     /// Sealed bags without a tag: a stack, only ever taken whole.
     sealed: AtomicPtr<Bag>,
     /// The weight of all bags that are sealed and not yet taken to be freed.
@@ -156,6 +158,7 @@ unsafe impl Send for Domain {}
 global! {
     static DOMAIN: Domain = Domain {
         epoch: Apart(AtomicU64::new(1)),
+        barred: AtomicU64::new(0),
         sealed: AtomicPtr::new(ptr::null_mut()),
         weight: AtomicUsize::new(0),
         sealed_objects: AtomicUsize::new(0),
@@ -457,10 +460,11 @@ impl Moment {
     }
 
     /// Whether all guards of that moment have ended. The caller has no guard of its own from before. O(threads), and a barrier on all
-    /// processors, which takes microseconds.
+    /// processors, which takes microseconds, if nobody has run one since the moment.
     pub fn is_past(self) -> bool {
-        // After the barrier, a thread whose announcement is not seen here sees what was done before the moment.
-        if !barrier::heavy() {
+        // After the barrier, a thread whose announcement is not seen here sees what was done before the moment. A barrier since a later
+        // epoch began came after the moment. Acquire pairs with the Release of `bar`: the announcements that it made visible are seen.
+        if DOMAIN.barred.load(Ordering::Acquire) <= self.0 && bar().is_none() {
             return false;
         }
         slots().all(|slot| {
@@ -469,6 +473,20 @@ impl Moment {
             announced == 0 || announced > self.0
         })
     }
+}
+
+/// Runs a barrier on all processors: a thread whose announcement is not seen after it sees what was done before the epoch that is told
+/// began. Nothing if the kernel had no memory for it.
+fn bar() -> Option<u64> {
+    // Relaxed: with the fence of `heavy` it pairs with the increments of `tag` and `Moment::now`. What was done before the epoch is seen
+    // here before the barrier.
+    let epoch = DOMAIN.epoch.0.load(Ordering::Relaxed);
+    if !barrier::heavy() {
+        return None;
+    }
+    // Release pairs with the Acquire of `is_past`. Where it replaces a later epoch, that costs another barrier.
+    DOMAIN.barred.store(epoch, Ordering::Release);
+    Some(epoch)
 }
 
 /// What [`collect_counted`] has done.
@@ -650,12 +668,10 @@ impl Waiting {
 
     /// Finds out which tagged bags have no readers.
     fn scan(&mut self) {
-        // Relaxed: only the holder of `waiting` changes it.
-        let mut safe = DOMAIN.epoch.0.load(Ordering::Relaxed);
-        // After the barrier, a thread whose announcement is not seen here sees all that the tagged bags hold unlinked.
-        if !barrier::heavy() {
+        // After the barrier, a thread whose announcement is not seen here sees all that bags with a lower tag hold unlinked.
+        let Some(mut safe) = bar() else {
             return;
-        }
+        };
         for slot in slots() {
             // Acquire pairs with the Release stores of pin and unpin: the reads of ended guards come before the frees.
             let announced = slot.announced.load(Ordering::Acquire);

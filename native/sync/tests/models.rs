@@ -2,7 +2,7 @@
 //! by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test models`.
 #![cfg(loom)]
 
-use cats_sync::epoch::{announce_garbage, collect, on_garbage, pin, rest};
+use cats_sync::epoch::{announce_garbage, collect, on_garbage, pin, rest, Moment};
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use cats_sync::seqlock::SeqCount;
 use cats_sync::trace::Ring;
@@ -239,6 +239,54 @@ fn nothing_is_freed_under_a_reader_that_pins_again() {
         read(shared);
     };
     together(shared, unlink_and_retire, read_twice);
+}
+
+/// Frees the object when all guards of the moment after it was unlinked have ended.
+fn unlink_and_wait(shared: &Shared) {
+    let new = std::ptr::from_ref(&shared.objects[1]).cast_mut();
+    let old = shared.link.swap(new, Ordering::AcqRel);
+    if Moment::now().is_past() {
+        // SAFETY: the objects outlive the model.
+        unsafe { mark_freed(old.cast(), 0) };
+    }
+}
+
+/// Runs the barrier that another moment may need.
+fn run_a_barrier(_: &Shared) {
+    let _ = Moment::now().is_past();
+}
+
+#[test]
+fn no_guard_of_a_past_moment_is_left() {
+    together(shared, unlink_and_wait, read);
+}
+
+#[test]
+fn a_barrier_before_a_moment_is_none_for_it() {
+    let barred = || {
+        let shared = shared();
+        run_a_barrier(&shared);
+        shared
+    };
+    together(barred, unlink_and_wait, read);
+}
+
+#[test]
+fn a_barrier_of_another_thread_is_one_for_an_earlier_moment() {
+    for tasks in [
+        [run_a_barrier, read, unlink_and_wait],
+        [run_a_barrier, unlink_and_wait, read],
+    ] {
+        check(move || {
+            let shared = shared();
+            let threads = [tasks[0], tasks[1]].map(|task: fn(&Shared)| {
+                let shared = shared.clone();
+                thread::spawn(move || task(&shared))
+            });
+            tasks[2](&shared);
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+        });
+    }
 }
 
 /// Finds an object under one guard, and uses it under the next guard, in the same epoch.

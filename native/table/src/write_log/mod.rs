@@ -17,7 +17,8 @@
 //!
 //! Nothing is added while there are no readers: a bit of the contents' [history](crate::history::History), which writers look at
 //! anyway, says so. A writer that has looked before it was set may still be at work. So a reader relies on the log when the guards of
-//! the [moment](Moment) at which it began have ended.
+//! the [moment](Moment) at which the bit was set have ended. When the last reader has left, the next writer clears the bit. If there was
+//! none, the next reader relies on the log at once.
 //!
 //! A preferred reader reserves what it reads: a commit of others that writes such a key is refused while its places are locked, before it adds
 //! to the log. The reader has a mark of each place that it reads, and asks it after it has reserved. If nobody had locked the place until then,
@@ -282,6 +283,28 @@ impl Garbage for Unread {
     }
 }
 
+/// The readers of a log.
+#[derive(Default)]
+struct Readers {
+    /// How far each has come.
+    progress: Vec<Arc<Progress>>,
+    /// The moment when the bit of the history was set.
+    began: Option<Moment>,
+}
+
+impl Readers {
+    /// Sets the bit of the history, if it is not set, and returns the moment when it was.
+    fn begin(&mut self, history: &History) -> Moment {
+        match self.began {
+            Some(began) if history.is_logged() => began,
+            _ => {
+                history.set_logged(true);
+                *self.began.insert(Moment::now())
+            }
+        }
+    }
+}
+
 /// See the module's documentation.
 pub struct Log {
     last: AtomicPtr<Write>,
@@ -289,8 +312,8 @@ pub struct Log {
     bytes: AtomicUsize,
     /// The bytes of all writes that were ever added. It may wrap.
     total: AtomicUsize,
-    /// How far the readers have come. Held to set or clear the bit of the history: it is set if there are readers.
-    readers: Exclusive<Vec<Arc<Progress>>>,
+    /// Held to set or clear the bit of the history: it is set if there are readers.
+    readers: Exclusive<Readers>,
     /// Whether there are readers, so that writers need not ask for that lock.
     read: AtomicBool,
     /// How many readers have announced all keys.
@@ -376,8 +399,12 @@ impl Log {
     /// Cuts off the readers that are too far behind: what only they have not seen is freed, and they fail.
     #[cold]
     fn cut_off(&self, total: usize) {
-        let cut = |readers: &mut Vec<Arc<Progress>>| -> Vec<_> {
-            readers.iter().filter_map(|reader| reader.cut_off(total)).collect()
+        let cut = |readers: &mut Readers| -> Vec<_> {
+            readers
+                .progress
+                .iter()
+                .filter_map(|reader| reader.cut_off(total))
+                .collect()
         };
         // Whoever has the lock leaves the rest to the next writer.
         for write in self.readers.try_with(cut).into_iter().flatten() {
@@ -487,16 +514,15 @@ impl Reader {
             spared: AtomicBool::new(false),
         });
         let entered = log.readers.with(|readers| {
-            readers.push(progress.clone());
+            readers.progress.push(progress.clone());
             // Relaxed: see `WriteLog::wanted`.
             log.read.store(true, Ordering::Relaxed);
-            history.set_logged(true);
+            readers.begin(history)
         });
-        if let Err(Busy) = entered {
+        let began = entered.inspect_err(|Busy| {
             // SAFETY: nobody else knows it.
             unsafe { release(own) };
-            return Err(Busy);
-        }
+        })?;
         // SAFETY: nobody else knows it. Relaxed: likewise. The reference is that of the reader.
         unsafe { (*own).count.fetch_add(1, Ordering::Relaxed) };
         let total = log.link(own, own, size_of::<Write>());
@@ -506,7 +532,7 @@ impl Reader {
             log,
             author,
             progress,
-            began: Moment::now(),
+            began,
             slots: Slots::default(),
             announced: Announced::Nothing,
         })
@@ -590,7 +616,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Whether all writes since it began are in the log. The caller has no guard from before.
+    /// Whether all writes from now on are in the log. The caller has no guard from before it began.
     pub fn is_complete(&self) -> bool {
         self.began.is_past()
     }
@@ -659,10 +685,10 @@ impl Drop for Reader {
     /// From now on nothing is added for it, and nothing is reserved.
     fn drop(&mut self) {
         self.withdraw(&pin());
-        let leave = |readers: &mut Vec<Arc<Progress>>| {
-            readers.retain(|reader| !Arc::ptr_eq(reader, &self.progress));
+        let leave = |readers: &mut Readers| {
+            readers.progress.retain(|reader| !Arc::ptr_eq(reader, &self.progress));
             // Relaxed: see `WriteLog::wanted`.
-            self.log.read.store(!readers.is_empty(), Ordering::Relaxed);
+            self.log.read.store(!readers.progress.is_empty(), Ordering::Relaxed);
         };
         while self.log.readers.with(leave).is_err() {
             yield_now();
@@ -737,15 +763,16 @@ impl WriteLog {
     pub fn wanted(&self, history: &History) -> Option<&Log> {
         // SAFETY: it lives as long as the contents.
         let log = unsafe { self.get().as_ref() }?;
-        // Relaxed: a reader that begins after this waits for the writer's guard.
+        // Relaxed: what is not seen is seen under the lock.
         if log.read.load(Ordering::Relaxed) {
             return Some(log);
         }
-        let is_unwanted = |readers: &mut Vec<_>| {
-            if readers.is_empty() {
+        // A reader that begins after the bit was cleared waits for the writer's guard.
+        let is_unwanted = |readers: &mut Readers| {
+            if readers.progress.is_empty() {
                 history.set_logged(false);
             }
-            readers.is_empty()
+            readers.progress.is_empty()
         };
         match log.readers.try_with(is_unwanted) {
             Some(true) => None,

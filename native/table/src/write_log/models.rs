@@ -123,46 +123,58 @@ fn what_is_reserved_stays() {
     });
 }
 
-/// What a writer changes of a place. It adds the key, which is 1, to the log if it is announced.
+/// What a writer changes of a place. It adds the key, which is 1, to the log if there is a reader and it is announced.
 fn write(contents: &Contents, place: &VersionLock, value: &AtomicBool) {
     let guard = pin();
+    let probe = Probe::ordered(TermRef::immediate(1 << 4 | 15));
+    let logged = contents.history.is_logged();
+    let log = logged.then(|| contents.log.wanted(&contents.history)).flatten();
     let (version, _) = patiently(|| place.lock());
-    let (log, probe) = (contents.log(), Probe::ordered(TermRef::immediate(1 << 4 | 15)));
-    log.add(log.chain(&guard, NOBODY, true, &[&probe]));
+    if let Some(log) = log {
+        log.add(log.chain(&guard, NOBODY, true, &[&probe]));
+    }
     // Relaxed, and below: the lock orders them.
     value.store(true, Ordering::Relaxed);
     place.unlock(version);
 }
 
-/// What was read before a write, the log tells of, also if the writer did not find it announced at first.
+/// What was read before a write, the log tells of, also if the writer did not find it announced at first, or began before the reader.
 fn is_told(part: fn(&Probe<'_>) -> Part) {
-    explore(move || {
-        let contents = Arc::new(Contents::default());
-        let (place, value) = (Arc::new(VersionLock::default()), Arc::new(AtomicBool::new(false)));
-        let mut reader = contents.read(7);
-        let writer = {
-            let (contents, place, value) = (contents.clone(), place.clone(), value.clone());
-            spawn(move || write(&contents, &place, &value))
-        };
-        let part = part(&Probe::ordered(TermRef::immediate(1 << 4 | 15)));
-        let is_range = matches!(part, Part::Range(_));
-        let read = loop {
-            let guard = pin();
-            if !is_range {
-                reader.announce(&guard, &part);
-            }
-            let token = place.token();
-            // Relaxed: as in `write`.
-            let read = value.load(Ordering::Relaxed);
-            let holds = || token.is_some_and(|token| place.validate(token));
-            if holds() && (!is_range || !reader.announce(&guard, &part) || holds()) {
-                break read;
-            }
-            yield_now();
-        };
-        writer.join().expect("no panic");
-        assert!(read || !is_unwritten(&mut reader, 1));
-    });
+    explore(move || beside_a_write(part, |_| ()));
+    explore(move || beside_a_write(part, |contents| drop(contents.read(6))));
+}
+
+/// `before` is what readers do while the write begins.
+fn beside_a_write(part: fn(&Probe<'_>) -> Part, before: fn(&Contents)) {
+    let contents = Arc::new(Contents::default());
+    let (place, value) = (Arc::new(VersionLock::default()), Arc::new(AtomicBool::new(false)));
+    let writer = {
+        let (contents, place, value) = (contents.clone(), place.clone(), value.clone());
+        spawn(move || write(&contents, &place, &value))
+    };
+    before(&contents);
+    let mut reader = contents.read(7);
+    while !reader.is_complete() {
+        yield_now();
+    }
+    let part = part(&Probe::ordered(TermRef::immediate(1 << 4 | 15)));
+    let is_range = matches!(part, Part::Range(_));
+    let read = loop {
+        let guard = pin();
+        if !is_range {
+            reader.announce(&guard, &part);
+        }
+        let token = place.token();
+        // Relaxed: as in `write`.
+        let read = value.load(Ordering::Relaxed);
+        let holds = || token.is_some_and(|token| place.validate(token));
+        if holds() && (!is_range || !reader.announce(&guard, &part) || holds()) {
+            break read;
+        }
+        yield_now();
+    };
+    writer.join().expect("no panic");
+    assert!(read || !is_unwritten(&mut reader, 1));
 }
 
 #[test]

@@ -24,7 +24,7 @@ build: deps ## build the native library and the Erlang application
 	@scripts/build-native
 	@scripts/build-erlang
 
-demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: within a minute)
+demo: build ## run the papers' ets_bench, and calls on sessions, on ets and cats side by side (QUICK=1: in a minute or two)
 	@QUICK=$(QUICK) bench/demo
 
 bench: build ## measure all experiments on ets and cats, draw and report them (bench/run --help: choose; bench/compare: two runs)

@@ -5,8 +5,10 @@
 %% their ratio.
 %%
 %% First every sensible combination of ets' concurrency options runs once. Those that were best in a row compete
-%% again in every repeat. A row shows the one with the best median. The ratio is taken within each repeat. The
-%% table has its median over the repeats, and the lowest and the highest one.
+%% again in every repeat. A row shows the one with the best median. Its figures are medians over the repeats, and the
+%% ratio is that of these two figures. The spread is that of the ratios within each repeat.
+%%
+%% A second table has what programs store, see cats_demo_sessions.
 -module(cats_demo).
 -export([main/1, chart/1, svg/1, seconds_left/2]).
 -export_type([row/0, progress/0]).
@@ -52,14 +54,19 @@ main(Arguments) ->
                                   end, Progress, Groups),
     clear(Last),
     print(lists:append(Rows)),
-    say("~n~b seconds in all. ratio: cats to ets with its best options (r: read_concurrency, w: "
-        "write_concurrency,~nauto: its automatic number of locks, d: decentralized_counters, d-: without "
-        "them), median over the repeats,~nand its spread.~n~n",
-        [(now_ms() - Start) div 1000]),
-    say("~s", [chart(lists:append(Rows))]),
+    say("~nratio: cats by ets with its best options (r: read_concurrency, w: write_concurrency, auto: its~n"
+        "automatic number of locks, d: decentralized_counters, d-: without them). Figures are medians of the~n"
+        "repeats. spread: the lowest and the highest ratio of a repeat.~n~n", []),
+    say("~s~n", [chart(lists:append(Rows))]),
+    cats_demo_sessions:run(Subject),
+    say("~n~b seconds in all.~n", [(now_ms() - Start) div 1000]),
     File = proplists:get_value(svg, Arguments),
     ok = file:write_file(File, svg(lists:append(Rows))),
-    say("~nThe chart as a file: ~s~n", [File]),
+    say("The chart as a file: ~s~n", [File]),
+    say("~nWhat to try next, after `make shell':~n"
+        "  1. your own calls on all kinds of tables:  cats_bench:advise(#{types => [set], objects => 100000}).~n"
+        "  2. the page that shows tables in use:      {ok, _, Url} = cats_web:start(#{}).~n"
+        "  3. the guide, example by example:          docs/guide/getting-started.md~n", []),
     halt(0).
 
 combinations(Type) -> [Ets || {_, ets, _} = Ets <- bench_tables:subjects(all, Type)].
@@ -134,8 +141,8 @@ row(Type, Workers, Phase, Candidates, Subject, Runs) ->
     Figures = fun(S) -> [proplists:get_value(Phase, proplists:get_value(S, Run)) || Run <- Runs] end,
     {Ets, Best} = lists:max([{median(Figures(Candidate)), Candidate} || Candidate <- Candidates]),
     Ratios = lists:zipwith(fun(C, E) -> C / E end, Figures(Subject), Figures(Best)),
-    {Type, Workers, Phase, Ets, element(1, Best), median(Figures(Subject)), median(Ratios), lists:min(Ratios),
-     lists:max(Ratios)}.
+    Cats = median(Figures(Subject)),
+    {Type, Workers, Phase, Ets, element(1, Best), Cats, Cats / Ets, lists:min(Ratios), lists:max(Ratios)}.
 
 print(Rows) ->
     say("~n~-12s ~7s  ~-18s ~12s ~12s ~7s  ~-13s ~s~n",

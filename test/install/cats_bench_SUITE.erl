@@ -381,6 +381,12 @@ demo(_Config) ->
     Progress = #{done => 10, total => 40, started => 1000, shown => 1000, terminal => true},
     ?assertEqual(15, cats_demo:seconds_left(Progress, 6000)),
     ?assertEqual(0, cats_demo:seconds_left(Progress#{done := 40}, 6000)),
+    %% A ratio is that of the figures beside it, and within the spread.
+    Sessions = cats_demo_sessions:rows({"cats", cats, []}, 100, 3),
+    ?assertEqual(["lookup", "insert over itself", "delete, and insert again", "memory of a session"],
+                 [Call || {100, Call, _, _, _, _, _, _} <- Sessions]),
+    [?assert(Ratio == Ets / Cats andalso Low =< Ratio andalso Ratio =< High)
+     || {_, _, _, Ets, Cats, Ratio, Low, High} <- Sessions],
     ok.
 
 attribute(Name, #xmlElement{attributes = Attributes}) ->

@@ -1,4 +1,4 @@
-"""The command bench/headline: the chart of README.md, from a run of the experiments `large_tables` and `memory_object`.
+"""The command bench/headline: the chart of README.md, from a run of the experiments `large_tables` and `everyday`.
 
 Each pair of bars has a scale of its own, from zero. The text is large, as the chart is also read on a telephone, and the colours
 follow a page that is light or dark.
@@ -10,14 +10,15 @@ from html import escape
 
 from . import Problem, results, statistics, units
 
-DESCRIPTION = "Writes the chart of README.md (SVG) to the standard output. Measure first: bench/run --only large_tables memory_object"
+DESCRIPTION = "Writes the chart of README.md (SVG) to the standard output. Measure first: bench/run --only large_tables everyday"
 # What a pair of bars is called, its experiment, and the axes of its row beside the release and the number of objects.
 PAIRS = [("Delete a table of {objects}: the caller waits", "large_tables", {"type": "set", "call": "delete of the table"}),
          ("Select 1000 of {objects} by guards (ordered_set)", "large_tables",
           {"type": "ordered_set", "call": "select of 1000 by guards"}),
          ("Look up one of {objects} (set)", "large_tables", {"type": "set", "call": "lookup"}),
          ("Look up one of {objects} (ordered_set)", "large_tables", {"type": "ordered_set", "call": "lookup"}),
-         ("Keep a pair of integers in memory", "memory_object", {"type": "set", "shape": "pair"})]
+         ("Look up one of 1000 sessions (set)", "everyday", {"group": "values", "call": "lookup of a session", "workers": 1}),
+         ("Insert one of 1000 sessions over itself (set)", "everyday", {"group": "values", "call": "insert of a session", "workers": 1})]
 WIDTH, LEFT, BAR, PAIR, TOP = 540, 60, 360, 84, 30
 STYLE = """
     text { font: 16px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #1f2328 }
@@ -65,7 +66,7 @@ def pair(run, otp, title, experiment, axes):
         named = dict(row.axes)
         if row.otp == otp and axes.items() <= named.items() and {"ets", statistics.OWN} <= figures.keys():
             medians = [statistics.spread(figures[subject].values()).median for subject in ("ets", statistics.OWN)]
-            return (title.format(objects=objects(named["objects"])), *((median, text(median, run.about[experiment]["unit"])) for median in medians))
+            return (title.format(objects=objects(named.get("objects", 0))), *((median, text(median, run.about[experiment]["unit"])) for median in medians))
     raise Problem(f"no figures of {experiment} with {', '.join(map(str, axes.values()))} on OTP {otp}")
 
 

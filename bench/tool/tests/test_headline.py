@@ -10,7 +10,8 @@ from tool.tests import synthetic
 TYPES, CALLS = ("set", "ordered_set"), ("lookup", "select of 1000 by guards", "delete of the table")
 EXPERIMENTS = {"large_tables": ({"unit": "us", "better": "lower"},
                                 [f"type={kind},objects=4000000,call={call}" for kind in TYPES for call in CALLS], ["ets", "cats"]),
-               "memory_object": ({"unit": "bytes/object", "better": "lower"}, ["type=set,objects=131072,shape=pair"], ["ets", "cats"])}
+               "everyday": ({"unit": "ns", "better": "lower"},
+                            [f"group=values,call={call} of a session,workers=1" for call in ("lookup", "insert")], ["ets", "cats"])}
 
 
 class Headline(unittest.TestCase):
@@ -28,7 +29,7 @@ class Headline(unittest.TestCase):
         self.assertIn("4 million objects", "".join(chart.itertext()))
 
     def test_a_run_without_an_experiment_is_refused(self):
-        run = self.run_of({"memory_object": EXPERIMENTS["memory_object"]})
+        run = self.run_of({"everyday": EXPERIMENTS["everyday"]})
         said = io.StringIO()
         with contextlib.redirect_stderr(said):
             self.assertEqual(2, headline.main([str(run.path)]))

@@ -1,11 +1,15 @@
-%% cats_bench:advise/1 measures what its specification says, and refuses what it does not understand. The suite does not
-%% check how fast anything is.
+%% cats_advise:workload/1 measures what its specification says, and refuses what it does not understand. The suite does
+%% not check how fast anything is. cats_advise:node/2 sees the tables of a node and what is called there, leaves nothing
+%% behind, and advises by what it saw.
 -module(cats_advise_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0]).
--export([candidates/1, every_operation/1, shapes/1, keys/1, refusals/1]).
+-export([candidates/1, every_operation/1, shapes/1, keys/1, refusals/1, watched/1, judged/1, traced_already/1,
+         another_node/1, gone/1]).
+-export([tables/0, seen/0]).
 
-all() -> [candidates, every_operation, shapes, keys, refusals].
+all() ->
+    [candidates, every_operation, shapes, keys, refusals, watched, judged, traced_already, another_node, gone].
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -46,7 +50,7 @@ keys(_Config) ->
     [[_ | _] = advise(#{keys => Keys, types => [set]}) || Keys <- [uniform, {hot, 3}, {zipf, 1.0}, {zipf, 0.8}]].
 
 refusals(_Config) ->
-    [?assertError({bad_spec, _}, cats_bench:advise(Spec))
+    [?assertError({bad_spec, _}, cats_advise:workload(Spec))
      || Spec <- [[], #{no_such => 1}, #{operations => []}, #{operations => [lookup]}, #{operations => [{lookup, 0}]},
                  #{operations => [{no_such, 1}]}, #{operations => [{{update_counter, 2}, 1}], value => [binary]},
                  #{operations => [{{update_counter, 1}, 1}]}, #{operations => [{{lookup_element, 3}, 1}]},
@@ -56,4 +60,132 @@ refusals(_Config) ->
 
 %% Three rounds of the shortest length.
 advise(Spec) ->
-    cats_bench:advise(maps:merge(#{objects => 100, processes => 1, seconds => 0}, Spec)).
+    cats_advise:workload(maps:merge(#{objects => 100, processes => 1, seconds => 0}, Spec)).
+
+%% A node in which processes use tables. Returns when they do.
+tables() ->
+    Own = self(),
+    spawn(fun() ->
+                  Shared = ets:new(advised_shared, [public, {read_concurrency, true}]),
+                  ets:new(advised_private, [private, named_table]),
+                  ets:new(advised_sessions, [public, named_table, ordered_set]),
+                  ets:insert(advised_private, {secret_key, <<"secret value">>}),
+                  ets:insert(advised_sessions, {1, <<"secret value">>, erlang:system_time(second)}),
+                  [spawn_link(fun() -> use(Shared, N) end) || N <- lists:seq(1, 3)],
+                  Own ! made,
+                  receive never -> ok end
+          end),
+    receive made -> ok end.
+
+use(Table, N) ->
+    ets:insert(Table, {N rem 100, N, <<"secret value">>}),
+    ets:lookup(Table, N rem 100),
+    ets:foldl(fun(_, Sum) -> Sum end, 0, Table),
+    erlang:yield(),
+    use(Table, N + 3).
+
+seen() ->
+    Advice = cats_advise:node(node(), 2),
+    case named(advised_shared, Advice) of
+        #{calls := #{insert := _, lookup := _}, advice := transform} -> Advice;
+        _ -> seen()
+    end.
+
+named(Name, Advice) ->
+    [Found] = [Each || #{name := N} = Each <- Advice, N =:= Name],
+    Found.
+
+%% Two seconds are two moments at most. Each of them has a limit that schedulers may pass by a little. If the machine
+%% let nobody call in these moments, others follow.
+watched(_Config) ->
+    Old = erlang:system_flag(trace_control_word, 17),
+    Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
+    ok = peer:call(Peer, ?MODULE, tables, []),
+    Advice = peer:call(Peer, ?MODULE, seen, [], infinity),
+    #{calls := Calls, callers := Callers, type := set, protection := public, samples := Samples} = Shared =
+        named(advised_shared, Advice),
+    ?assert(lists:sum(maps:values(Calls)) =< 2 * 2 * 400, Calls),
+    ?assert(Callers >= 1 andalso Callers =< 3),
+    ?assertMatch([#{key := integer, values := [integer, {binary, 12}], times := 0} | _], Samples),
+    ?assertMatch(#{advice := stay, samples := [], calls := None} when map_size(None) =:= 0,
+                 named(advised_private, Advice)),
+    ?assertMatch(#{advice := cache, samples := [#{times := 1}]}, named(advised_sessions, Advice)),
+    ?assertMatch(#{advice := stay, owner := #{otp := true, application := kernel}}, named(ac_tab, Advice)),
+    [?assertEqual(nomatch, binary:match(Text, <<"secret value">>))
+     || Text <- [term_to_binary(Advice), iolist_to_binary(cats_advise:json(Advice))]],
+    ?assertMatch({match, _}, re:run(cats_advise:json([Shared]), "\"values\": *\\[\"integer\", *\"\\{binary,12\\}\"")),
+    ?assertMatch({match, _}, re:run(cats_advise:json([Shared]), "\"why\": *\"[1-3] processes called it")),
+    %% Nothing is left behind.
+    [?assertEqual({traced, false}, peer:call(Peer, erlang, trace_info, [{ets, Function, Arity}, traced]))
+     || {Function, Arity} <- [{lookup, 2}, {insert, 2}, {foldl, 3}]],
+    ?assertEqual(0, peer:call(Peer, erlang, system_flag, [trace_control_word, 0])),
+    17 = erlang:system_flag(trace_control_word, Old),
+    peer:stop(Peer).
+
+%% What decides, and what is said of it.
+judged(_Config) ->
+    Table = #{name => things, table => things, type => set, protection => public, named_table => false, heir => none,
+              size => 10, memory => 100, read_concurrency => false, write_concurrency => false, samples => [],
+              calls => #{}, callers => 0, owner => #{otp => false}},
+    Timed = [#{key => integer, values => [integer], words => 3, times => 1}],
+    Advice = fun(Changes) -> maps:get(advice, cats_advise_judge:advice(maps:merge(Table, Changes))) end,
+    Busy = #{calls => #{lookup => 9, insert => 1}},
+    [?assertEqual({Changes, Expected}, {Changes, Advice(Changes)})
+     || {Changes, Expected} <-
+            [{#{}, stay}, {Busy#{callers => 1}, stay}, {Busy#{callers => 2}, transform},
+             {#{size => 1_000_000}, transform},
+             {Busy#{callers => 2, protection => private}, stay}, {Busy#{callers => 2, owner => #{otp => true}}, stay},
+             {#{name => my_cache}, cache}, {#{name => my_cache, type => bag}, stay},
+             {#{samples => Timed, calls => #{select_delete => 1}}, cache},
+             {#{samples => Timed, calls => #{lookup => 1}}, stay}]],
+    Texts = fun(Key, Changes) ->
+                    lists:flatten(maps:get(Key, cats_advise_judge:advice(maps:merge(Table, Changes))))
+            end,
+    Large = #{size => 1_000_000},
+    [?assertEqual({Key, Changes, Found}, {Key, Changes, string:find(Texts(Key, Changes), Word) =/= nomatch})
+     || {Key, Changes, Word, Found} <-
+            [{expect, Large, "1.6 to 2.7", true}, {expect, Large#{type => ordered_set}, "3.4 times", true},
+             {expect, Large#{type => ordered_set}, "1.6 to 2.7", false}, {expect, #{}, "times", false},
+             {differs, Large#{calls => #{foldl => 1}}, "another order", true},
+             {differs, Large#{calls => #{foldl => 1}, type => ordered_set}, "another order", false},
+             {differs, Large#{heir => self()}, "heir", true}, {differs, Large, "heir", false}]].
+
+%% Somebody else's traces stay, and are the reason of a refusal.
+traced_already(_Config) ->
+    Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
+    _ = peer:call(Peer, erlang, trace_pattern, [{ets, lookup, 2}, true, [global]]),
+    ?assertEqual({cannot_watch, nonode@nohost, traced},
+                 peer:call(Peer, erlang, apply, [fun() -> try cats_advise:node(node(), 1)
+                                                          catch error:Reason -> Reason
+                                                          end
+                                                 end, []], infinity)),
+    ?assertEqual({traced, global}, peer:call(Peer, erlang, trace_info, [{ets, lookup, 2}, traced])),
+    peer:stop(Peer).
+
+%% The other node has no cats, and has none afterwards.
+another_node(_Config) ->
+    [Watcher, Bare] = Peers =
+        [begin
+             {ok, Peer, _} = peer:start_link(#{name => peer:random_name(), host => "localhost",
+                                               connection => standard_io, wait_boot => infinity,
+                                               args => ["-setcookie", "advised" | Arguments]}),
+             Peer
+         end || Arguments <- [["-pa" | code:get_path()], []]],
+    Node = peer:call(Bare, erlang, node, []),
+    [] = [M || M <- [peer:call(Bare, code, which, [cats])], M =/= non_existing],
+    _ = peer:call(Bare, ets, new, [advised_here, [public, named_table]]),
+    Advice = peer:call(Watcher, cats_advise, node, [Node, 1], infinity),
+    ?assertMatch([_ | _], Advice),
+    ?assertEqual(false, peer:call(Bare, code, is_loaded, [cats_advise_watch])),
+    ?assertError({cannot_watch, nowhere@localhost, noconnection},
+                 peer:call(Watcher, cats_advise, node, [nowhere@localhost, 1])),
+    [peer:stop(Peer) || Peer <- Peers].
+
+%% The watching process ends with its caller, and leaves no trace.
+gone(_Config) ->
+    Caller = spawn(fun() -> receive never -> ok end end),
+    Watching = cats_advise_watch:start(Caller, 60),
+    Monitor = monitor(process, Watching),
+    exit(Caller, kill),
+    receive {'DOWN', Monitor, process, Watching, normal} -> ok end,
+    ?assertEqual({traced, false}, erlang:trace_info({ets, lookup, 2}, traced)).

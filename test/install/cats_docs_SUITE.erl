@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/eep48.hrl").
 
--define(PUBLIC, [cats, cats_bench, cats_mnesia, cats_observer, cats_recompile, cats_telemetry, cats_top, cats_trace,
+-define(PUBLIC, [cats, cats_advise, cats_mnesia, cats_observer, cats_recompile, cats_telemetry, cats_top, cats_trace,
                  cats_transaction, cats_transform, cats_web]).
 
 all() ->

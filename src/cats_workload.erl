@@ -1,36 +1,11 @@
-%% @doc Advice on the table for a workload. {@link advise/1} runs the workload on every kind of table of `ets' and
-%% of `cats' that could serve it, and compares them.
+%% @private
+%% Tries a workload on every kind of table of `ets' and of cats that could serve it: {@link cats_advise:workload/1}.
 %%
 %% A trial creates a table, fills it, and lets all processes work on it at the same time. The operations of a
 %% round are prepared before the clock starts, and are the same for all candidates. The rounds alternate the order
 %% of the candidates. Candidates are compared within a round, so a disturbance of the machine affects all of them.
--module(cats_bench).
--export([advise/1]).
--export_type([spec/0, operation/0, advice/0]).
-
--type operation() :: lookup | member | delete | take | next | prev | insert | insert_new
-                   | {lookup_element | update_element | update_counter, Position :: pos_integer()}
-                   | fun((ets | cats, cats:table(), Key :: term()) -> term()).
-%% An operation of the workload. A name stands for the function of that name on one key. The operations with a
-%% position read or change the element at that position. A fun gets the module, the table and a key, and serves
-%% for everything else.
--type shape() :: integer | atom | float | binary | {binary, Bytes :: non_neg_integer()}
-               | {tuple | list | map, Size :: non_neg_integer()} | fun((integer()) -> term()).
-%% The shape of a term. `{binary, Bytes}' has a size in bytes. `Size' counts the elements of a tuple, list or map.
-%% A fun makes the term from a number.
--type spec() :: #{operations => [{operation(), Share :: number()}],
-                  key => shape(),
-                  value => [shape()],
-                  objects => pos_integer(),
-                  processes => pos_integer(),
-                  keys => uniform | {hot, Number :: pos_integer()} | {zipf, Exponent :: float()},
-                  types => [set | ordered_set | bag | duplicate_bag],
-                  seconds => number()}.
-%% A workload. {@link advise/1} describes the items.
--type advice() :: #{tables := ets | cats, options := [term()],
-                    rate := float(), lowest := float(), highest := float(),
-                    share := float(), bytes := float()}.
-%% How one table did. `rate', `lowest' and `highest' are in operations per second, `bytes' is per object.
+-module(cats_workload).
+-export([try_all/1]).
 
 -record(spec, {operations, key, value, objects, processes, keys, types, seconds}).
 
@@ -41,36 +16,9 @@
 -define(EACH_SECOND, 40000).
 -define(ROUNDS, 3).
 
-%% @doc Tries a workload on all tables that could serve it. Prints them and returns them, the best one first.
-%%
-%% Every item of the specification has a default:
-%%
-%% <ul>
-%% <li>`operations': the operations with their weights. Default: `[{lookup, 90}, {insert, 5}, {delete, 5}]'.</li>
-%% <li>`key': the shape of the keys. Default: `integer'.</li>
-%% <li>`value': the shapes of the other elements of an object. Default: `[integer]'.</li>
-%% <li>`objects': how many objects the table holds at first. Default: 100,000. If the workload deletes, keys come
-%%     from twice as many numbers, so that equal weights of `insert' and `delete' keep the size.</li>
-%% <li>`processes': how many processes work on the table. Default: the number of schedulers.</li>
-%% <li>`keys': the distribution of keys. `uniform' is the default, `{hot, Number}' uses only that many keys, and
-%%     `{zipf, Exponent}' follows Zipf's law.</li>
-%% <li>`types': the table types that could serve. Default: `[set, ordered_set]'.</li>
-%% <li>`seconds': how long to measure. Default: 60. At least three rounds run.</li>
-%% </ul>
-%%
-%% The result has a map for each table:
-%%
-%% <ul>
-%% <li>`tables' and `options': the module, and the options for its `new/2'.</li>
-%% <li>`rate': operations per second of all processes, the median over the rounds.</li>
-%% <li>`lowest', `highest': the range of the rate.</li>
-%% <li>`share': the rate as a share of the best table's, the median over the rounds.</li>
-%% <li>`bytes': the memory of the table per object.</li>
-%% </ul>
-%%
-%% Raises the error `{bad_spec, Item}' for an item that is invalid.
--spec advise(spec()) -> [advice()].
-advise(Spec) ->
+%% @doc What {@link cats_advise:workload/1} does.
+-spec try_all(cats_advise:spec()) -> [cats_advise:trial()].
+try_all(Spec) ->
     Checked = check(Spec),
     Candidates = lists:append([candidates(Type) || Type <- Checked#spec.types]),
     Workers = [spawn_opt(fun worker/0, [link, {min_heap_size, 1000000}]) || _ <- lists:seq(1, Checked#spec.processes)],

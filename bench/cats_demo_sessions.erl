@@ -23,7 +23,8 @@ run(Subject) ->
     [io:format("~9b  ~-26s ~11s ~11s ~7.2f  ~5.2f -~5.2f~n",
                [Sessions, Call, figure(Ets, Unit), figure(Cats, Unit), Ratio, Lowest, Highest])
      || Size <- ?SIZES, {Sessions, Call, Unit, Ets, Cats, Ratio, Lowest, Highest} <- rows(Subject, Size, ?ROUNDS)],
-    io:format("~nratio: how fast cats is by that of ets, and how much ets takes by what cats takes. Below 1 cats loses.~n").
+    io:format("~nratio: how fast cats is by that of ets, and how much ets takes by what cats takes. Below 1, "
+              "cats loses.~n").
 
 figure(Value, Unit) -> io_lib:format("~b ~s", [round(Value), Unit]).
 

@@ -109,8 +109,8 @@ wait(State, Rows, Until) ->
 show(#{node := Node, sort := Sort, lines := Lines}, Before, Now) ->
     Rates = [rates(Row, maps:get(Id, Before, Row)) || {Id, Row} <- maps:to_list(Now)],
     Sorted = lists:sublist(lists:sort(fun(A, B) -> rank(Sort, A) =< rank(Sort, B) end, Rates), Lines),
-    Head = io_lib:format("~ts: ~b tables, ~ts, by ~s. m s g w r b o c: sort, q: end",
-                         [Node, map_size(Now), bytes(total(Now)), Sort]),
+    Head = io_lib:format("~ts: ~b table~s, ~ts, by ~s. m s g w r b o c: sort, q: end",
+                         [Node, map_size(Now), ["s" || map_size(Now) =/= 1], bytes(total(Now)), Sort]),
     Titles = ["table", "type", "size", "grow/s", "memory", "waits/s", "us/s", "reads/s", "busy/s",
               "oper/s", "scans/s", "hits"],
     io:put_chars([clear(), Head, $\n, line(Titles), $\n, [[line(fields(Row)), $\n] || Row <- Sorted]]).

@@ -1,4 +1,5 @@
-%% Readers only, from few to many more than schedulers. Each reads random keys of a filled table.
+%% Readers only, from few to many more than schedulers. Each reads random keys of a filled table. In a sweep by number
+%% of schedulers, only the greatest number is measured.
 -module(bench_readers).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
@@ -12,7 +13,7 @@ about() ->
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}], subjects => subjects(Type),
        seconds => bench_sizes:seconds(Size, 0.4, 1.5)}
-     || Type <- [set, ordered_set], Workers <- workers()].
+     || bench_workers:most(), Type <- [set, ordered_set], Workers <- workers()].
 
 %% As many as in the text, if nobody asked for others.
 workers() ->

@@ -47,7 +47,6 @@ class Figure:
     x: str = "schedulers"
     panels: str = ""
     speedup: bool = False  # drawn are the times of one scheduler over those of several
-    most: tuple = ()  # of these axes only the greatest value
 
     @property
     def name(self):
@@ -110,7 +109,7 @@ FIGURES = [
       for number, parts, program in [(11, "ab", "mbrot"), (12, "ab", "moves"), (13, "ab", "pcmark"), (14, "ab", "ran"), (15, "ab", "orbit"),
                                      (15, "cd", "orbit with parallel workers")]
       for part, speedup in zip(parts, (False, True))),
-    Figure("tweak", "1", "-", "readers only, by number of readers", "readers", x="workers", panels="type", most=("schedulers",)),
+    Figure("tweak", "1", "-", "readers only, by number of readers", "readers", x="workers", panels="type"),
 ]
 
 
@@ -161,9 +160,6 @@ def rows_of(figure, measured):
     """The rows of a run that a figure shows, with the figures of its subjects, and the subjects."""
     rows = {row: figures for row, figures in measured.rows_of(figure.experiment).items()
             if all(dict(row.axes).get(axis) in (value if isinstance(value, tuple) else (value,)) for axis, value in figure.where.items())}
-    for axis in figure.most:
-        greatest = max((dict(row.axes)[axis] for row in rows), default=None)
-        rows = {row: figures for row, figures in rows.items() if dict(row.axes)[axis] == greatest}
     if figure.subjects:
         rows = {row: {subject: figures[subject] for subject in figure.subjects.get(dict(row.axes).get("type", "set"), ()) if subject in figures}
                 for row, figures in rows.items()}

@@ -63,7 +63,9 @@ def sweep(parser):
 def sweeps(chosen):
     """The flags of the VMs in which the experiments declare their points."""
     every = chosen.flags + (f" -processes {' '.join(map(str, chosen.processes))}" if chosen.processes else "")
-    return [f"{every} +S {number}:{number} -sweep".strip() for number in chosen.schedulers] if chosen.schedulers else [every.strip()]
+    if not chosen.schedulers:
+        return [every.strip()]
+    return [f"{every} +S {number}:{number} -sweep {chosen.schedulers[-1]}".strip() for number in chosen.schedulers]
 
 
 def swept(chosen):

@@ -21,7 +21,7 @@
 %%     error   NAME  ID   SUBJECT  TEXT          an exception, or the point is unknown (SUBJECT `-')
 %%     done    NAME  ID
 %%
-%% With `-sweep' among the flags, the number of schedulers is an axis of each point, and the axis along the chart.
+%% With `-sweep MOST' among the flags, the number of schedulers is an axis of each point, and the axis along the chart.
 %% `-processes N ...' gives numbers of workers.
 %%
 %% The subjects of a point are measured in the order declared in odd rounds, reversed in even ones. Before the

@@ -1,6 +1,6 @@
 %% Work of several processes at once, under one clock.
 -module(bench_workers).
--export([counts/0, many/0, asked/0, schedulers/0, swept/0, seconds/1, seconds/2]).
+-export([counts/0, many/0, asked/0, schedulers/0, swept/0, most/0, seconds/1, seconds/2]).
 
 %% What `bench/run --schedulers' and `--processes' say to the VM, as arguments of `init'.
 -define(SWEEP, sweep).
@@ -33,6 +33,14 @@ asked() -> init:get_argument(?PROCESSES) =/= error.
 %% @doc Whether each point is measured with several numbers of schedulers, of which this VM has one.
 -spec swept() -> boolean().
 swept() -> init:get_argument(?SWEEP) =/= error.
+
+%% @doc Whether no VM of a sweep has more schedulers than this one. So it is without a sweep.
+-spec most() -> boolean().
+most() ->
+    case init:get_argument(?SWEEP) of
+        {ok, [[Most]]} -> list_to_integer(Most) =:= erlang:system_info(schedulers_online);
+        error -> true
+    end.
 
 %% @doc How many schedulers are of interest: the powers of two up to the number of processors, and that number. Only
 %% those of this VM, if the number of schedulers is an axis anyway.

@@ -90,29 +90,31 @@ listed(Config) ->
 %% In a sweep the number of schedulers is an axis of each point, and that along the chart. It stands for that of
 %% workers, unless other numbers of those were asked for.
 swept(Config) ->
-    Listed = fun(Flags) ->
-                     vm(Config, ["+S", "2:2", "-sweep" | Flags],
+    Listed = fun(Most, Flags) ->
+                     vm(Config, ["+S", "2:2", "-sweep", Most | Flags],
                         ["list", "quick", "locks", "reader_groups", "programs", "readers"], "")
              end,
     Ids = fun(Records, Name) -> [Id || ["point", N, Id | _] <- Records, N =:= Name] end,
     About = fun(Records, Name) ->
                     maps:from_list([{Key, Value} || ["about", N, Key, Value] <- Records, N =:= Name])
             end,
-    Each = Listed([]),
+    Each = Listed("2", []),
     ?assertEqual(["schedulers=2"], Ids(Each, "locks")),
     ?assertEqual(["schedulers=2,type=" ++ Type ++ ",groups=" ++ Groups
                   || Type <- ["set", "ordered_set"], Groups <- ["1", "2"]],
                  Ids(Each, "reader_groups")),
     ?assertEqual("schedulers=2,program=orbit", hd(Ids(Each, "programs"))),
     ?assertMatch(["schedulers=2,type=set,workers=4", "schedulers=2,type=set,workers=8" | _], Ids(Each, "readers")),
+    Fewer = Listed("4", []),
+    ?assertEqual({["schedulers=2"], []}, {Ids(Fewer, "locks"), Ids(Fewer, "readers")}),
     ?assertMatch(#{"x" := "schedulers", "scale" := "log", "lines" := "workers"}, About(Each, "locks")),
     ?assertMatch(#{"x" := "schedulers", "panels" := "type,workers,phase", "lines" := "groups"},
                  About(Each, "reader_groups")),
     ?assertMatch(#{"x" := "schedulers", "scale" := "linear"}, About(Each, "programs")),
-    Asked = Listed(["-processes", "2", "16"]),
+    Asked = Listed("2", ["-processes", "2", "16"]),
     ?assertEqual(["schedulers=2,workers=2", "schedulers=2,workers=16"], Ids(Asked, "locks")),
     Point = "schedulers=2,workers=16",
-    Records = vm(Config, ["+S", "2:2", "-sweep", "-processes", "2", "16"], ["run", "quick", "1", "17"],
+    Records = vm(Config, ["+S", "2:2", "-sweep", "2", "-processes", "2", "16"], ["run", "quick", "1", "17"],
                  "locks\t" ++ Point ++ "\n"),
     ?assertEqual([], [R || ["error" | _] = R <- Records]),
     ?assertEqual(["phase=" ++ Phase || Phase <- ["0% lookups", "100% lookups", "50% lookups", "80% lookups",

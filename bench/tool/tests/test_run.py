@@ -148,7 +148,7 @@ class Run(unittest.TestCase):
         found = self.results()
         self.assertEqual(len(found.points), 14)
         self.assertEqual({(point["point"].split(",")[0], point["flags"].removesuffix(" +S 1")) for point in found.points.values()},
-                         {(f"schedulers={n}", f"+sbt db -processes 4 16 +S {n}:{n} -sweep") for n in (1, 2)})
+                         {(f"schedulers={n}", f"+sbt db -processes 4 16 +S {n}:{n} -sweep 2") for n in (1, 2)})
         self.assertEqual(found.run["sweep"], "--schedulers 1,2 --processes 4,16 --flags '+sbt db'")
 
     def test_flags_without_a_sweep(self):

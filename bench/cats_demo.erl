@@ -64,9 +64,10 @@ main(Arguments) ->
     ok = file:write_file(File, svg(lists:append(Rows))),
     say("The chart as a file: ~s~n", [File]),
     say("~nWhat to try next, after `make shell':~n"
-        "  1. your own calls on all kinds of tables:  cats_bench:advise(#{types => [set], objects => 100000}).~n"
-        "  2. the page that shows tables in use:      {ok, _, Url} = cats_web:start(#{}).~n"
-        "  3. the guide, example by example:          docs/guide/getting-started.md~n", []),
+        "  1. your own calls on all kinds of tables:  cats_advise:workload(#{types => [set], objects => 100000}).~n"
+        "  2. the tables of a node of yours:          cats_advise:node('name@host', 60).~n"
+        "  3. the page that shows tables in use:      {ok, _, Url} = cats_web:start(#{}).~n"
+        "The guide begins with docs/guide/getting-started.md~n", []),
     halt(0).
 
 combinations(Type) -> [Ets || {_, ets, _} = Ets <- bench_tables:subjects(all, Type)].

@@ -13,7 +13,7 @@ mod failures;
 pub mod flights;
 pub mod garbage;
 mod history;
-#[cfg(all(test, shuttle))]
+#[cfg(test)]
 mod models;
 mod object;
 mod operations;

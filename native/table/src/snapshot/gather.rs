@@ -6,7 +6,7 @@
 use crate::object::copy::stable;
 use crate::object::schema::{exact_order, stored_key, Probe};
 use crate::object::ObjectRef;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, PASSED};
 use crate::store::engine::DefaultEngine;
 use crate::store::other::Expand;
 use cats_engine::{place_of, Entry, Range};
@@ -102,7 +102,13 @@ impl Snapshot {
         Ok(gathered)
     }
 
-    /// The entries from a position on, of about `limit` places. Moves the position behind them. Only for an unordered table.
+    /// How many places a part has, of `limit` at most. Each node may have kept something of each place.
+    fn within(&self, guard: &Guard, limit: usize) -> usize {
+        let nodes = self.copies(guard).count();
+        limit.min((PASSED.0 / nodes).max(1))
+    }
+
+    /// The entries from a position on, of about `limit` places, or of fewer if there are many nodes. Moves the position behind them. Only for an unordered table.
     pub fn gather<'g>(
         &self,
         guard: &'g Guard,
@@ -113,7 +119,7 @@ impl Snapshot {
         if bound(*position) == END {
             return Ok(Gathered::nothing());
         }
-        let live = self.live(guard)?;
+        let (live, limit) = (self.live(guard)?, self.within(guard, limit));
         let mut at = *position;
         let mut gathered = self.gather_live(expand, |entries, show| {
             live.scan(guard, &mut at, limit, entries, show)?;
@@ -158,7 +164,7 @@ impl Snapshot {
         Ok(gathered)
     }
 
-    /// The entries of a range, of about `limit` keys, in order. Also returns the key from which the range goes on. Only for an ordered table.
+    /// The entries of a range, of about `limit` keys, or of fewer if there are many nodes, in order. Also returns the key from which the range goes on. Only for an ordered table.
     pub fn gather_range<'g>(
         &self,
         guard: &'g Guard,
@@ -175,7 +181,7 @@ impl Snapshot {
             (Some(a), Some(b)) if in_order(a, b).is_gt() => Some(b),
             (a, b) => a.or(b),
         };
-        let live = self.live(guard)?;
+        let (live, limit) = (self.live(guard)?, self.within(guard, limit));
         let mut more = false;
         let mut gathered = self.gather_live(expand, |entries, show| {
             more = live.range(guard, range, limit, entries, show)?;

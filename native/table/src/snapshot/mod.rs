@@ -30,7 +30,7 @@ use gather::{walk_order, Gathered, Seen, END};
 use std::any::Any;
 use std::sync::Arc;
 
-/// The entries that a scheduler looks at to find one that is not hidden.
+/// The entries that a scheduler looks at to find one that is not hidden, and those that nodes show for a part.
 const PASSED: Budget = Budget(5000);
 /// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
 const FIRST_ENTRIES: usize = 4;
@@ -436,3 +436,7 @@ impl Other for Snapshot {
 
 #[cfg(all(test, shuttle))]
 mod models;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+#[cfg(test)]
+mod world;

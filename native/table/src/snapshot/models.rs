@@ -1,52 +1,16 @@
 //! Models of readers: beside them, a key is written and the instant of a newer snapshot passes.
 
+use super::world::{begin, probe, word, write};
 use super::*;
 use crate::engines::EngineName;
-use crate::history::instant::Instant;
-use crate::history::{attach, Attached, Form};
 use crate::models::{explore, patiently};
 use cats_sync::epoch::pin;
-use cats_term::TermRef;
 use shuttle::thread::spawn;
-
-/// An immediate.
-fn word(number: u64) -> u64 {
-    number << 4 | 15
-}
-
-fn probe() -> Probe<'static> {
-    Probe::ordered(TermRef::immediate(word(1)))
-}
-
-fn write(live: &Store, value: u64) {
-    let entry = Entry {
-        key: word(1),
-        body: word(value),
-    };
-    patiently(|| live.update(&pin(), &probe(), |_| (Step::Put(entry), ())));
-}
-
-/// A snapshot that is begun. To close its instant finishes it.
-fn begin(live: &Store, name: EngineName) -> (Snapshot, Arc<Instant>) {
-    let instant = Arc::new(Instant::default());
-    let form = Form {
-        engine: name,
-        key: 0,
-        ordered: name == EngineName::Ca,
-        leased: false,
-        limit: usize::MAX,
-    };
-    let Attached::Done(node) = patiently(|| attach(&pin(), live, form, &instant)) else {
-        unreachable!("nobody else begins a snapshot")
-    };
-    instant.begin([&node].into_iter());
-    (Snapshot::new(node), instant)
-}
 
 /// What a snapshot has of the key: by a search for it, and by a walk.
 fn by_key(snapshot: &Snapshot) -> u64 {
     let mut found = None;
-    patiently(|| snapshot.read(&pin(), &probe(), &mut |entry| found = entry));
+    patiently(|| snapshot.read(&pin(), &probe(1), &mut |entry| found = entry));
     found.map_or(0, |entry| entry.body)
 }
 
@@ -63,15 +27,15 @@ fn stays_as_it_is(name: EngineName, read: fn(&Snapshot) -> u64) {
     explore(move || {
         // Nodes refer to it as long as they are in its chain, which only the reaper takes them out of.
         let live: &Store = Box::leak(Box::new(Store::new(name, None, 0, false).expect("memory")));
-        write(live, 1);
+        write(live, 1, 1);
         let (snapshot, instant) = begin(live, name);
         assert!(patiently(|| instant.close()));
         let (newer, next) = begin(live, name);
         let others = [
-            spawn(move || write(live, 2)),
+            spawn(move || write(live, 1, 2)),
             spawn(move || {
                 assert!(patiently(|| next.close()));
-                write(live, 3);
+                write(live, 1, 3);
             }),
         ];
         assert_eq!(read(&snapshot), word(1));

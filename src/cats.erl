@@ -159,7 +159,7 @@
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id
                    | idle | keypos | limit | memory | name | named_table | node | notify | owner | protection
                    | read_concurrency | safe_fixed | safe_fixed_monotonic_time | size | stats
-                   | ttl | type | write_concurrency.
+                   | ttl | type | used | write_concurrency.
 %% An item of {@link info/2}.
 -type match_pattern() :: atom() | tuple().
 %% A pattern for objects. `_' matches any term. `$1', `$2' and so on are variables: the same variable matches the
@@ -190,10 +190,12 @@
                    busy := integer(), dirty := integer(), slices := integer(), long_slices := integer(),
                    expired := integer(), evicted := integer(), readmitted := integer(), refused := integer(),
                    fetches_made := integer(), fetches_failed := integer(), fetches_waited := integer(),
-                   fetches_stale := integer(), operations => integer(), lookups => integer(), hits => integer(),
-                   misses => integer(), inserts => integer(), updates => integer(), deletes => integer(),
-                   steps => integer(), scans => integer()}.
-%% What happened to a table, see {@link stats/1}. All are counted from when the table was made, but for the first three:
+                   fetches_stale := integer(), used_objects => integer(), limit_objects => integer(),
+                   used_bytes => integer(), limit_bytes => integer(), operations => integer(),
+                   lookups => integer(), hits => integer(), misses => integer(), inserts => integer(),
+                   updates => integer(), deletes => integer(), steps => integer(), scans => integer()}.
+%% What happened to a table, see {@link stats/1}. All are counted from when the table was made, but for the first three
+%% and those of the limit:
 %%
 %% <ul>
 %% <li>`time': when this was read, by `erlang:monotonic_time(microsecond)'.</li>
@@ -214,6 +216,9 @@
 %%     or failed. `fetches_waited': how often a process waited for the function of another one. `fetches_stale': how
 %%     often an object was returned that had ended.</li>
 %% </ul>
+%%
+%% For a table with a limit of objects there are `limit_objects', the limit, and `used_objects', what is taken of it.
+%% For one with a limit of bytes there are `limit_bytes' and `used_bytes', see `used' of {@link info/2}.
 %%
 %% The others are there for a table with option `{stats, true}' only:
 %%
@@ -624,9 +629,10 @@ print_row(Fields, More) ->
     io:format(" ~ts~ts~n", [lists:join($\s, Padded), More]).
 
 %% @doc Returns the common items of {@link info/2} as a list, or `undefined' if the table does not exist. The
-%% order is that of `ets', followed by `engine'.
+%% order is that of `ets', followed by `engine'. A table whose objects expire also has `ttl' and `idle', and one with a
+%% limit `limit', `evict' and `used'.
 %%
-%% The list leaves out `base_nodes', `binary', `fixed', `safe_fixed', `safe_fixed_monotonic_time' and `stats'.
+%% The list leaves out `base_nodes', `binary', `fixed', `notify', `safe_fixed', `safe_fixed_monotonic_time' and `stats'.
 %% Each item is read on its own, so other processes may change the table between two items.
 -spec info(table()) -> [{info_item(), term()}] | undefined.
 info(Table) ->
@@ -636,9 +642,11 @@ info(Table) ->
             undefined;
         Tid ->
             Items = [{Item, info(Tid, Item)} || Item <- info_items()],
+            OfCaches = [{Item, Value} || Item <- [ttl, idle, limit, evict, used], Value <- [info(Tid, Item)],
+                                         Value =/= undefined],
             case info(Tid, id) of
                 undefined -> undefined;
-                Tid -> Items
+                Tid -> Items ++ OfCaches
             end
     end.
 
@@ -649,11 +657,13 @@ info_items() ->
 %% @doc Returns one item, or `undefined' if the table does not exist. Fails with `badarg' when there is no such
 %% item.
 %%
-%% The items are those of `ets', and six more. `engine' is the {@link engine()} of the table. `base_nodes' is the
+%% The items are those of `ets', and eight more. `engine' is the {@link engine()} of the table. `base_nodes' is the
 %% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
 %% `undefined' for other engines. `ttl' and `idle' are the options of a table whose objects expire, and `undefined' for
-%% others. So are `limit' and `evict' for a table with a limit. `notify' is `{Pid, Options}' with all of them, or
-%% `undefined'.
+%% others. So are `limit' and `evict' for a table with a limit, and `used' is what is taken of that: objects, or bytes.
+%% Of bytes, it is what the objects pay, each with its share of the structure, and what is kept for the table itself. So
+%% a table is full when it has used its limit, and may take less memory than that. `notify' is `{Pid, Options}' with
+%% all of them, or `undefined'.
 %%
 %% `owner' is `undefined' for a table that nobody owns, and `heir' is `keep' for one that is kept, see {@link claim/1}.
 %%
@@ -985,10 +995,28 @@ replace(Table, Old, New) ->
 safe_fixtable(Table, Fix) ->
     ?RESULT(cats_nif:safe_fixtable(Table, Fix)).
 
-%% @doc Sets or removes the heir of the table. Fails with `badarg' when the caller does not own the table, or when
-%% an option is invalid.
+%% @doc Changes options of the table. Fails with `badarg' when the caller does not own the table, or when an option is
+%% invalid.
+%%
+%% <ul>
+%% <li>`heir': who gets the table when its owner ends.</li>
+%% <li>`protection': who may read and write from now on.</li>
+%% <li>`stats': whether operations are counted from now on, see {@link stats/1}. Not in `ets'.</li>
+%% <li>`ttl': how long objects live that are written from now on. What is in the table keeps its time. For tables that
+%%     were created with option `ttl'. Not in `ets'.</li>
+%% <li>`limit': another number of objects, or of bytes. For tables that were created with such a limit. Not in
+%%     `ets'.</li>
+%% <li>`evict': which objects are evicted from now on. For tables that were created with a limit, and with another
+%%     policy than `none'. Not in `ets'.</li>
+%% </ul>
+%%
+%% For a lower limit, objects are evicted before the call returns. The limit becomes lower step by step, while other
+%% processes run. So it holds at each instant. If the caller is killed, it stays where it has come to. With `{evict,
+%% none}', and more objects in the table than the limit allows, the call fails with `system_limit' and changes nothing.
 -spec setopts(table(), Option | [Option]) -> true when
-      Option :: {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}.
+      Option :: {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}
+              | {protection, table_access()} | {stats, boolean()} | {ttl, lifetime()} | {limit, limit()}
+              | {evict, policy()}.
 setopts(Table, Options) ->
     ?RESULT(cats_nif:setopts(Table, Options)).
 

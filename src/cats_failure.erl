@@ -165,6 +165,9 @@ limit_remark(full) ->
 limit_remark(starved) ->
     {table, "the table has reached its limit~ts, and other calls took all room that evictions made: repeat the call, or"
             " create the table with a larger limit"};
+limit_remark(holds_more) ->
+    {table, "the table has used more of its limit~ts than the new one allows, and evicts nothing: delete objects"
+            " first"};
 limit_remark(too_large) ->
     {table, "the call inserts more at once than the table's limit~ts allows: insert smaller objects or shorter lists,"
             " copy parts of larger binaries by binary:copy/1, or create the table with a larger limit"};
@@ -251,6 +254,14 @@ remark(new, small_limit) ->
     {2, <<"the limit of bytes is smaller than a table with these options and one small object">>};
 remark(new, nothing_evicted) -> {2, <<"option evict goes with option limit only">>};
 remark(new, ttl_and_idle) -> {2, <<"a table has option ttl or option idle, not both: an object has one time">>};
+remark(setopts, no_ttl) -> {2, <<"only a table that was created with option ttl can have another one">>};
+remark(setopts, unlimited) -> {2, <<"the table was created without option limit">>};
+remark(setopts, {other_unit, Unit}) -> {2, text("the limit of the table counts ~s, as it was created", [Unit])};
+remark(setopts, small_limit) ->
+    {2, <<"the limit of bytes is smaller than what is kept for a table that had its largest limit, and one small"
+         " object">>};
+remark(setopts, no_queues) ->
+    {2, <<"the table was created with {evict, none}, so it does not know which objects to evict">>};
 remark(new, nothing_removed) -> {2, <<"option notify goes with ttl, idle or limit only">>};
 remark(removed, no_notices) -> {1, <<"the table has no option notify">>};
 remark(removed, not_receiver) -> {1, <<"option notify of the table has another process">>};

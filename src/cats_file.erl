@@ -16,7 +16,7 @@ write(Table, File, Options) ->
     try
         Info = case cats:info(Table) of
                    undefined -> throw(badtab);
-                   Items -> Items ++ expiry(Table)
+                   Items -> lists:keydelete(used, 1, Items)
                end,
         is_list(Options) orelse cats_failure:fail(function_clause, none, tab2file, [Table, File, Options]),
         {Extended, Sync} = write_options(Options, none, false),
@@ -46,13 +46,6 @@ sync_directory(File) ->
             file:close(Directory);
         {error, _} -> ok
     end.
-
-%% The options about expiry and limits that a table has.
-expiry(Table) ->
-    [Option || Item <- [limit, evict], {_, Value} = Option <- [{Item, cats:info(Table, Item)}], Value =/= undefined]
-        ++
-    [Option || Item <- [ttl, idle], {_, Time} = Option <- [{Item, cats:info(Table, Item)}], Time =/= undefined,
-               Time =/= infinity orelse Item =:= ttl andalso cats:info(Table, idle) =:= infinity].
 
 %% How the objects of a table with this header are written.
 form(Table, Header) ->

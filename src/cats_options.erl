@@ -70,7 +70,8 @@ options(fetch_many) ->
      {retry, "retry => true or false"},
      {negative_ttl, time(negative_ttl)}];
 options(setopts) ->
-    [heir(), {protection, "{protection, public, protected or private}"}];
+    [heir(), {protection, "{protection, public, protected or private}"}, {stats, boolean(stats)}, {ttl, lifetime(ttl)},
+     limit(), evict()];
 options(new) ->
     [{Flag, [atom_to_list(Flag), ", without a value"]}
      || Flag <- [set, ordered_set, bag, duplicate_bag, public, protected, private, named_table, compressed]]
@@ -82,8 +83,8 @@ options(new) ->
         {stats, boolean(stats)},
         {ttl, lifetime(ttl)},
         {idle, lifetime(idle)},
-        {limit, "{limit, {objects, N}} or {limit, {bytes, N}}, with an integer of at least 1"},
-        {evict, "{evict, s3_fifo, sieve, clock or none}"},
+        limit(),
+        evict(),
         {notify, "{notify, process} or {notify, process, options}, with events, send, queue, batch and interval: see"
                  " cats:notify_option()"},
         {snapshot_limit, "{snapshot_limit, bytes of at least 0}"},
@@ -100,6 +101,10 @@ heir() -> {heir, "{heir, process}, {heir, process, data}, {heir, none} or {heir,
 rows() -> {limit, "limit => rows of at least 0, or infinity"}.
 
 time(Name) -> io_lib:format("~s => 0 to 1099511627775 milliseconds", [Name]).
+
+limit() -> {limit, "{limit, {objects, N}} or {limit, {bytes, N}}, with an integer of at least 1"}.
+
+evict() -> {evict, "{evict, s3_fifo, sieve, clock or none}"}.
 
 boolean(Name) -> io_lib:format("{~s, true or false}", [Name]).
 

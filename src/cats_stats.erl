@@ -24,14 +24,18 @@ living(Table) ->
 %% @doc The statistics of one table, or `undefined' if it does not exist.
 -spec of_table(cats:table()) -> cats:stats() | undefined.
 of_table(Table) ->
-    case [cats:info(Table, Item) || Item <- [counters, size, memory]] of
-        [{Events, Operations}, Size, Memory] when is_integer(Size), is_integer(Memory) ->
+    case [cats:info(Table, Item) || Item <- [counters, size, memory, used, limit]] of
+        [{Events, Operations}, Size, Memory, Used, Limit] when is_integer(Size), is_integer(Memory) ->
             Now = erlang:monotonic_time(microsecond),
-            maps:merge((events(Events))#{size => Size, memory => Memory * erlang:system_info(wordsize), time => Now},
-                       operations(Operations));
+            Stats = (events(Events))#{size => Size, memory => Memory * erlang:system_info(wordsize), time => Now},
+            maps:merge(maps:merge(Stats, limit(Used, Limit)), operations(Operations));
         _ ->
             undefined
     end.
+
+limit(Used, {objects, Limit}) when is_integer(Used) -> #{used_objects => Used, limit_objects => Limit};
+limit(Used, {bytes, Limit}) when is_integer(Used) -> #{used_bytes => Used, limit_bytes => Limit};
+limit(_Used, _None) -> #{}.
 
 %% In the order of native/sync/src/events.rs.
 events({Splits, Joins, ReadsRepeated, GivenUp, Nanoseconds, Busy, Dirty, Slices, LongSlices, Expired, Evicted,

@@ -29,6 +29,10 @@ text(Limit) ->
 families() ->
     [{cats_table_objects, gauge, size, "Objects in the table."},
      {cats_table_memory_bytes, gauge, memory, "Memory of the table."},
+     {cats_table_used_objects, gauge, used_objects, "Objects of the limit that the table has."},
+     {cats_table_limit_objects, gauge, limit_objects, "Objects that the table may have."},
+     {cats_table_used_bytes, gauge, used_bytes, "Bytes of the limit that the table has."},
+     {cats_table_limit_bytes, gauge, limit_bytes, "Bytes that the table may have."},
      {cats_table_reads_repeated_total, counter, reads_repeated, "Reads that met a writer, and were made again."},
      {cats_table_waits_given_up_total, counter, waits_given_up, "Waits for a lock after which others ran."},
      {cats_table_busy_total, counter, busy, "Calls that were made again because a lock was held too long."},

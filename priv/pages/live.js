@@ -245,6 +245,11 @@ function spread(found) {
     + count(found.most) + '. The standard deviation is ' + found.deviation.toFixed(1) + '. It would be ' + found.expected_deviation.toFixed(1)
     + ' if each key fell into any bucket by chance.', {class: 'soft'})];
 }
+function limit(stats) {
+  if (stats.limit_objects !== undefined) return [['of the limit', count(stats.used_objects) + ' of ' + count(stats.limit_objects)]];
+  if (stats.limit_bytes !== undefined) return [['of the limit', bytes(stats.used_bytes) + ' of ' + bytes(stats.limit_bytes)]];
+  return [];
+}
 function drawFacts(panel, head, table) {
   const stats = table.stats;
   const part = (name, ...content) => make('div', [make('h3', name), ...content]);
@@ -267,7 +272,7 @@ function drawFacts(panel, head, table) {
   }), {class: 'waits'});
   panel.replaceChildren(head, ...drawMeeting(table), make('div', [
     ...rows.filter(row => row.id === chosen).map(row => part('Over time', courses(row, table.options))),
-    part('Contents', pairs([['objects', count(stats.size)], ['memory', bytes(stats.memory)], ...structure(table)]), ...spread(table.structure)),
+    part('Contents', pairs([['objects', count(stats.size)], ['memory', bytes(stats.memory)], ...limit(stats), ...structure(table)]), ...spread(table.structure)),
     part('Owner', pairs(who)), part('Operations', operations), part('Contention', pairs(contention)), ...stats.waits ? [part('Waits by length', waits)] : [],
     part('Long calls', pairs(calls)), part('Options', pairs(Object.entries(table.options).filter(([name, value]) => value !== 'false' && !ABSENT.includes(name + ' ' + value))
       .map(([name, value]) => [name.replaceAll('_', ' '), value])))], {class: 'columns'}));

@@ -240,8 +240,8 @@ options(_Config) ->
     ?assertEqual(#{2 => <<"invalid option: {ttl,\"1s\"} (valid: {ttl, 1 to 1099511627775 milliseconds, or "
                           "infinity})">>},
                  remarks(failure(cats, new, [t, [{ttl, "1s"}]]))),
-    ?assertEqual(#{2 => <<"invalid option: {ttl,1} (valid: heir, protection)">>},
-                 remarks(failure(cats, setopts, [Table, {ttl, 1}]))),
+    ?assertEqual(#{2 => <<"invalid option: {idle,1} (valid: heir, protection, stats, ttl, limit, evict)">>},
+                 remarks(failure(cats, setopts, [Table, {idle, 1}]))),
     [?assertMatch(#{2 := <<"not an option, nor a list of options (valid: ", _/binary>>},
                   remarks(failure(cats, setopts, [Table, Options])))
      || Options <- [heir, #{heir => none}, [{heir, none} | no]]],

@@ -49,6 +49,7 @@ pub use operations::long::{Found, LongReads, Terms};
 pub use operations::lookup::Objects;
 pub use operations::number::Number;
 pub use operations::select::{Met, Selection, Spot, SpotRef};
+pub use operations::settings::Settings;
 pub use operations::transaction::{Committed, Reads, Writes, WRITES_LIMIT};
 pub use operations::traverse::Direction;
 pub use operations::update::{Addition, CounterOp, ElementOp, HasInteger, Numbers, Tuple, Words, DIGITS_LIMIT};

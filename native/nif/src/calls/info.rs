@@ -1,9 +1,10 @@
 //! `info/2`, `memory/0` and `garbage/0`.
 
+use super::manage::unit_atom;
 use super::*;
 use cats_sync::epoch::{self, Garbage};
 use cats_table::Time;
-use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, Unit, WriteConcurrency, NOBODY};
+use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, WriteConcurrency, NOBODY};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
@@ -41,12 +42,13 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         }),
         _ if item == atoms::limit() => Ok(match handle.limit() {
             None => atoms::undefined(),
-            Some(limit) => {
-                let unit = match limit.unit {
-                    Unit::Objects => atoms::objects(),
-                    Unit::Bytes => atoms::bytes(),
-                };
-                env.tuple(&[unit, env.unsigned(limit.number)])
+            Some(limit) => env.tuple(&[unit_atom(limit.unit), env.unsigned(limit.number)]),
+        }),
+        _ if item == env.atom("used") => Ok(match handle.taken() {
+            None => atoms::undefined(),
+            Some(_) => {
+                handle.settle(false)?;
+                env.unsigned(handle.taken().unwrap_or(0))
             }
         }),
         _ if item == atoms::evict() => Ok(match handle.limit() {

@@ -7,7 +7,7 @@ use crate::entry::settings::reader_groups;
 use cats_sync::{probe_lazy, trace};
 use cats_table::{
     pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, Lifetime, OptionItem, Policy,
-    Position, Refusal, Unit, Values, WriteConcurrency, NOBODY,
+    Position, Refusal, Settings, Unit, Values, WriteConcurrency, NOBODY,
 };
 use std::ffi::CString;
 use std::sync::Arc;
@@ -236,6 +236,10 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::NothingEvicted => return Failure::Bad(env.atom("nothing_evicted")),
         Refusal::TtlAndIdle => return Failure::Bad(env.atom("ttl_and_idle")),
         Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),
+        Refusal::NoTtl => return Failure::Bad(env.atom("no_ttl")),
+        Refusal::Unlimited => return Failure::Bad(env.atom("unlimited")),
+        Refusal::OtherUnit(unit) => return Failure::Bad(env.tuple(&[env.atom("other_unit"), unit_atom(unit)])),
+        Refusal::NoQueues => return Failure::Bad(env.atom("no_queues")),
     };
     Failure::Bad(env.tuple(&parts.map(|part| env.atom(part))))
 }
@@ -275,6 +279,14 @@ pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
         .filter(|engine| cats_table::is_built(*engine));
     let engines: Vec<Term> = built.map(engine).collect();
     Ok(env.list(&engines))
+}
+
+/// The name of what a limit counts.
+pub fn unit_atom(unit: Unit) -> Term {
+    match unit {
+        Unit::Objects => atoms::objects(),
+        Unit::Bytes => atoms::bytes(),
+    }
 }
 
 /// What the boundary tells of one option.
@@ -379,10 +391,18 @@ pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure>
     let handle = find(env, &guard, table, MANAGE)?;
     let mut heir = None;
     let mut access = None;
+    let mut settings = Settings::default();
     let mut set = |option: Term| {
         let is_repeated = match env.tuple_elements(option) {
             Some(&[what, value]) if what == atoms::protection() => match option_item(env, value) {
                 Some(OptionItem::Access(value)) => access.replace(value).is_some(),
+                _ => return Err(refused_option(env, atoms::invalid_option(), option)),
+            },
+            Some(&[what, _]) if what != atoms::heir() => match option_of_two(env, option) {
+                Some(OptionItem::Stats(value)) => settings.counted.replace(value).is_some(),
+                Some(OptionItem::Ttl(time)) => settings.ttl.replace(time).is_some(),
+                Some(OptionItem::Limit(unit, number)) => settings.limit.replace((unit, number)).is_some(),
+                Some(OptionItem::Evict(policy)) => settings.evict.replace(policy).is_some(),
                 _ => return Err(refused_option(env, atoms::invalid_option(), option)),
             },
             _ => heir.replace(heir_option(env, option)?).is_some(),
@@ -408,6 +428,13 @@ pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure>
     if !registry().owns(&Vm(env), handle, caller)? {
         return Err(bad());
     }
+    handle
+        .check_settings(settings)
+        .map_err(|refusal| refused(env, refusal))?;
+    handle.apply(settings).map_err(|failure| match failure {
+        cats_table::Failure::Full => Failure::SystemLimit(env.atom("holds_more")),
+        failure => failure.into(),
+    })?;
     registry().set_options(&Vm(env), handle, caller, heir, access)?;
     Ok(atoms::true_())
 }

@@ -27,8 +27,8 @@ pub enum Unit {
 
 /// See the module's documentation.
 pub struct Account {
-    /// What all objects may take together.
-    capacity: i64,
+    /// What all objects may take together. Relaxed: a number of its own. What it becomes lower by was taken from what is free before.
+    capacity: AtomicI64,
     /// What may still be added. Negative while calls owe something.
     free: AtomicI64,
 }
@@ -36,7 +36,7 @@ pub struct Account {
 impl Account {
     pub fn new(capacity: i64) -> Self {
         Self {
-            capacity,
+            capacity: AtomicI64::new(capacity),
             free: AtomicI64::new(capacity),
         }
     }
@@ -48,20 +48,32 @@ impl Account {
 
     /// What all objects may take together.
     pub fn capacity(&self) -> i64 {
-        self.capacity
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// What may still be added.
+    pub fn free(&self) -> i64 {
+        // Relaxed: a figure.
+        self.free.load(Ordering::Relaxed)
+    }
+
+    /// Lets all objects take so much more together.
+    pub fn raise(&self, amount: i64) {
+        self.capacity.fetch_add(amount, Ordering::Relaxed);
+        // AcqRel: as in the `drop` of a purse.
+        self.free.fetch_add(amount, Ordering::AcqRel);
     }
 
     /// Whether this is free now.
     #[inline]
     pub fn has(&self, amount: i64) -> bool {
-        // Relaxed: a hint.
-        self.free.load(Ordering::Relaxed) >= amount
+        self.free() >= amount
     }
 
     /// What calls owe together.
     pub fn debt(&self) -> i64 {
-        // Relaxed: who makes a debt sees it.
-        -self.free.load(Ordering::Relaxed).min(0)
+        // Who makes a debt sees it.
+        -self.free().min(0)
     }
 }
 
@@ -89,6 +101,31 @@ impl Purse<'_> {
             .is_ok();
         self.has += if taken { wanted } else { 0 };
         taken
+    }
+
+    /// Takes what is free, until the call has this amount.
+    pub fn take(&mut self, amount: i64) {
+        let most = (amount - self.has).max(0);
+        // As in `affords`.
+        let take = |free: i64| (free > 0).then(|| free - free.min(most));
+        let before = self
+            .account
+            .free
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take);
+        self.has += before.map_or(0, |free| free.min(most));
+    }
+
+    /// An amount that is a little more than the call has, up to this one.
+    pub fn more_up_to(&self, amount: i64) -> i64 {
+        amount.min(self.has + 1)
+    }
+
+    /// Lets all objects take less together, by what the call has, up to this amount. Returns by how much.
+    pub fn lower(&mut self, most: i64) -> i64 {
+        let amount = self.has.clamp(0, most);
+        self.has -= amount;
+        self.account.capacity.fetch_sub(amount, Ordering::Relaxed);
+        amount
     }
 
     /// Whether the call has this already.

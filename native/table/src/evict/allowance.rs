@@ -7,7 +7,7 @@
 //! would take more.
 
 use super::account::{Limit, Unit};
-use super::policies::About;
+use super::policies::{KEPT, QUEUES};
 use super::shards;
 use crate::expiry::wheel;
 
@@ -73,25 +73,18 @@ struct Items {
     copies: usize,
 }
 
-impl Items {
-    /// For so many objects. `keys` is the bytes of a copy of each key.
-    fn bytes(self, objects: usize, keys: usize) -> usize {
-        self.empty + self.each * objects + self.copies * keys
-    }
-}
-
 /// See the module's documentation.
+///
+/// A limit may be changed. What is kept for the structure is what the largest limit that the table had asks for, as the structure may not
+/// become smaller again.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// What all objects may take together: the limit without the part that is kept for what no object pays.
-    capacity: i64,
-    /// The part of that which is for the engine.
-    few: usize,
+    ordered: bool,
     /// What each object pays for the engine.
     engine: usize,
     /// What an object pays whose key is an immediate.
     each: usize,
-    /// The queues and the wheel without stale items.
+    /// The queues and the wheel without stale items. `empty` of the queues is that of a shard.
     queues: Items,
     wheel: Items,
     /// The bytes of an item without its key.
@@ -105,14 +98,12 @@ impl Allowance {
         let item = if limited.ordered { 8 } else { 4 };
         let queues = match limit.policy {
             None => Items::default(),
-            Some(policy) => {
-                let About { queues, kept, .. } = policy.about();
-                Items {
-                    empty: shards::empty_bytes(queues, item) * shards::number_for(about_objects(limit)),
-                    each: item + kept,
-                    copies: 1,
-                }
-            }
+            // Another policy may take its place.
+            Some(_) => Items {
+                empty: shards::empty_bytes(QUEUES, item),
+                each: item + KEPT,
+                copies: 1,
+            },
         };
         let parts = wheel_parts(limit, limited);
         let wheel = match limited.expires {
@@ -131,19 +122,10 @@ impl Allowance {
             (Some(_), false) => STALE_OF_DELETIONS,
             (_, true) => STALE_OF_EVICTIONS,
         };
-        let (engine, few) = match limited.ordered {
-            true => (IN_A_CA, FEW_IN_A_CA),
-            false => (
-                IN_A_HASH,
-                FEW_IN_A_HASH + (limit.number / GROWTH_PART).min(GROWTH_MOST) as usize,
-            ),
-        };
-        let table = TABLE + (limit.number / LOG_PART).min(LOG_MOST) as usize;
         let mut allowance = Self {
+            ordered: limited.ordered,
             each: 0,
-            capacity: limit.number as i64 - (table + few + queues.empty + wheel.empty) as i64,
-            few,
-            engine,
+            engine: if limited.ordered { IN_A_CA } else { IN_A_HASH },
             queues,
             wheel,
             item,
@@ -153,21 +135,40 @@ impl Allowance {
         allowance
     }
 
-    /// What all objects may take together.
-    pub fn capacity(&self) -> i64 {
-        self.capacity
+    /// What all objects may take together with this limit: without the part that is kept for what no object pays.
+    pub fn capacity(&self, Bytes { number, largest }: Bytes) -> i64 {
+        let table = TABLE + (largest / LOG_PART).min(LOG_MOST) as usize;
+        let kept = table + self.few(largest) + self.empty_queues(largest) + self.wheel.empty;
+        number as i64 - kept as i64
+    }
+
+    /// Whether this limit leaves room for at least a small object.
+    pub fn leaves_room(&self, bytes: Bytes) -> bool {
+        self.capacity(bytes) >= LEAST
+    }
+
+    /// The part that is kept for the engine.
+    fn few(&self, largest: u64) -> usize {
+        match self.ordered {
+            true => FEW_IN_A_CA,
+            false => FEW_IN_A_HASH + (largest / GROWTH_PART).min(GROWTH_MOST) as usize,
+        }
+    }
+
+    fn empty_queues(&self, largest: u64) -> usize {
+        self.queues.empty * shards::number_for(about_objects(Unit::Bytes, largest))
     }
 
     /// What the buckets of a `hash` may take at most, with the smallest objects.
-    pub fn of_buckets(&self) -> usize {
+    pub fn of_buckets(&self, bytes: Bytes) -> usize {
         let each = SMALLEST + self.of_object(0);
-        let objects = usize::try_from(self.capacity).unwrap_or(0) / each;
-        self.few + objects * (self.engine - OVERFLOW)
+        let objects = usize::try_from(self.capacity(bytes)).unwrap_or(0) / each;
+        self.few(bytes.largest) + objects * (self.engine - OVERFLOW)
     }
 
     /// What the engine may take for so many objects.
-    pub fn of_engine(&self, objects: usize) -> usize {
-        self.few + self.engine * objects
+    pub fn of_engine(&self, objects: usize, largest: u64) -> usize {
+        self.few(largest) + self.engine * objects
     }
 
     /// What an object pays beside its own bytes. Its key takes so many bytes in an item.
@@ -199,26 +200,33 @@ impl Allowance {
     }
 
     /// What the queues and the wheel may take for so many objects, if the bytes of their keys are `keys`.
-    pub fn of_items(&self, objects: usize, keys: usize) -> usize {
-        self.queues.bytes(objects, keys) + self.wheel.bytes(objects, keys) + self.stale(objects, keys)
+    pub fn of_items(&self, objects: usize, keys: usize, largest: u64) -> usize {
+        self.of_queues(objects, keys, largest) + self.of_wheel(objects, keys) + self.stale(objects, keys)
     }
 
     /// What the queues take at most if no item is stale.
-    pub fn of_queues(&self, objects: usize, keys: usize) -> usize {
-        self.queues.bytes(objects, keys)
+    pub fn of_queues(&self, objects: usize, keys: usize, largest: u64) -> usize {
+        self.empty_queues(largest) + self.queues.each * objects + self.queues.copies * keys
     }
 
     /// What the wheel takes at most if no item is stale.
     pub fn of_wheel(&self, objects: usize, keys: usize) -> usize {
-        self.wheel.bytes(objects, keys)
+        self.wheel.empty + self.wheel.each * objects + self.wheel.copies * keys
     }
 }
 
+/// A limit of bytes, and the largest one that the table had.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes {
+    pub number: u64,
+    pub largest: u64,
+}
+
 /// About how many objects have room.
-pub fn about_objects(limit: &Limit) -> u64 {
-    match limit.unit {
-        Unit::Objects => limit.number,
-        Unit::Bytes => limit.number / ABOUT,
+pub fn about_objects(unit: Unit, number: u64) -> u64 {
+    match unit {
+        Unit::Objects => number,
+        Unit::Bytes => number / ABOUT,
     }
 }
 
@@ -233,11 +241,15 @@ pub fn wheel_parts(limit: &Limit, limited: Limited) -> usize {
 }
 
 /// Whether a limit is of so few bytes that its table is to be small.
-pub fn is_small(limit: &Limit) -> bool {
-    limit.unit == Unit::Bytes && limit.number < SMALL
+pub fn is_small(limit: Option<Limit>) -> bool {
+    limit.is_some_and(|limit| limit.unit == Unit::Bytes && limit.number < SMALL)
 }
 
-/// Whether a limit leaves room for at least a small object.
+/// Whether a limit of a new table leaves room for at least a small object.
 pub fn leaves_room(limit: &Limit, limited: Limited) -> bool {
-    limit.unit == Unit::Objects || Allowance::new(limit, limited).capacity() >= LEAST
+    let bytes = Bytes {
+        number: limit.number,
+        largest: limit.number,
+    };
+    limit.unit == Unit::Objects || Allowance::new(limit, limited).leaves_room(bytes)
 }

@@ -1,5 +1,8 @@
 //! The queues of a table, in shards that are chosen by the hash of the key. Each has a lock, which only those take that add a key or evict.
 //! It is taken before the locks of places.
+//!
+//! A limit that is raised or lowered has another number of shards. Where it becomes larger, items stay where they are: whoever evicts finds
+//! them there, and new ones are spread over all shards. Where it becomes smaller, the items of the further shards move to the others.
 
 use super::fifo;
 use super::item::Item;
@@ -7,9 +10,11 @@ use super::policies::{Met, Policy, Queues, Rule};
 use crate::exclusive::Exclusive;
 use cats_engine::mix;
 use cats_sync::cache_line::CacheLine;
-use cats_sync::facade::{yield_now, AtomicUsize, Ordering};
+use cats_sync::facade::{yield_now, AtomicU8, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use std::collections::HashSet;
+use std::sync::OnceLock;
+use std::{array, iter};
 
 /// The number of objects for which there is a shard, and the most shards.
 const SHARE: u64 = 2048;
@@ -18,6 +23,13 @@ const MOST: u64 = 256;
 /// The most objects that are visited for one eviction, and of how many of these the uses matter. So an eviction takes a bounded time.
 const VISITS: usize = SPARED + 64;
 const SPARED: usize = 2048;
+
+/// The further shards come in parts, each as large as all before it.
+const PARTS: usize = MOST.ilog2() as usize + 1;
+
+/// So many items of further shards move at once, and with each item that is added.
+const MOVED: usize = 32;
+const MOVED_BESIDE: usize = 4;
 
 /// Stale items are sought when a shard has so many more items than twice its share of the objects.
 const STALE: usize = 64;
@@ -41,6 +53,30 @@ struct Queued<T> {
 impl<T: Item> Queued<T> {
     fn bytes(&self) -> usize {
         self.queues.bytes() + self.owned
+    }
+
+    /// Takes the queues of a policy, if these are others.
+    fn take_policy(&mut self, policy: Policy) {
+        if self.queues.policy() == policy {
+            return;
+        }
+        let mut queues = Queues::new(policy);
+        while let Some(item) = self.queues.pop() {
+            queues.admit(item);
+        }
+        self.queues = queues;
+    }
+
+    /// Takes the item of the object that would be visited next.
+    fn pop(&mut self) -> Option<T> {
+        let item = self.queues.pop()?;
+        self.owned -= item.owned_bytes();
+        Some(item)
+    }
+
+    fn admit(&mut self, item: T) -> bool {
+        self.owned += item.owned_bytes();
+        self.queues.admit(item)
     }
 
     /// Drops stale items: those that find no object, and all but one of an object.
@@ -67,35 +103,140 @@ pub fn empty_bytes(queues: usize, item: usize) -> usize {
 
 /// See the module's documentation.
 pub struct Shards<T> {
-    shards: Box<[Shard<T>]>,
+    parts: [OnceLock<Box<[Shard<T>]>>; PARTS],
+    /// The number of shards to which items are added, a power of two, or 0. Release, for a new number, pairs with the Acquire of `count`:
+    /// whoever sees it sees the shards.
+    count: AtomicUsize,
+    /// The number of shards in which items may be, if it is more than `count`. Relaxed: it is written under the lock `moving`, and who reads
+    /// another number finds the items later.
+    used: AtomicUsize,
+    /// Held by who changes the number of shards, or moves items.
+    moving: Exclusive<()>,
+    /// The place of the policy. Relaxed: whoever takes the lock of a shard sees some present one.
+    policy: AtomicU8,
     bytes: AtomicUsize,
-    /// The shard that is trimmed next, modulo their number.
+    /// The shard whose turn it is, modulo their number.
     next: AtomicUsize,
 }
 
 impl<T: Item> Shards<T> {
     /// Queues for about this number of objects. Without a policy there are none.
     pub fn new(policy: Option<Policy>, objects: u64) -> Self {
-        let shard = |policy| Shard {
+        let shards = Self {
+            parts: array::from_fn(|_| OnceLock::new()),
+            count: AtomicUsize::new(0),
+            used: AtomicUsize::new(0),
+            moving: Exclusive::new(()),
+            policy: AtomicU8::new(policy.map_or(0, |policy| policy as u8)),
+            bytes: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+        };
+        if policy.is_some() {
+            shards.make(number_for(objects));
+        }
+        shards
+    }
+
+    /// Makes shards until there are so many, and adds items to so many from now on.
+    fn make(&self, count: usize) {
+        let mut made = self.parts[0].get_or_init(|| self.part(count)).len();
+        for part in &self.parts[1..] {
+            if made >= count {
+                break;
+            }
+            made += part.get_or_init(|| self.part(made)).len();
+        }
+        self.used.fetch_max(self.count(), Ordering::Relaxed);
+        self.count.store(count, Ordering::Release);
+    }
+
+    fn part(&self, count: usize) -> Box<[Shard<T>]> {
+        let shard = |_| Shard {
             queued: Exclusive::new(Queued {
-                queues: Queues::new(policy),
+                queues: Queues::new(self.policy()),
                 check_at: STALE,
                 owned: 0,
                 counted: 0,
             }),
             _line: CacheLine,
         };
-        let shards = policy.map(|policy| (0..number_for(objects)).map(|_| shard(policy)).collect());
-        Self {
-            shards: shards.unwrap_or_default(),
-            bytes: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
+        (0..count).map(shard).collect()
+    }
+
+    fn shard(&self, number: usize) -> Option<&Shard<T>> {
+        let first = self.parts[0].get()?;
+        match number >> first.len().trailing_zeros() {
+            0 => first.get(number),
+            times => {
+                let part = times.ilog2();
+                self.parts[part as usize + 1].get()?.get(number - (first.len() << part))
+            }
         }
     }
 
-    /// The number of shards.
-    pub fn count(&self) -> usize {
-        self.shards.len()
+    /// Whether the table keeps queues at all.
+    pub fn are_kept(&self) -> bool {
+        self.count() > 0
+    }
+
+    fn policy(&self) -> Policy {
+        Policy::at(self.policy.load(Ordering::Relaxed))
+    }
+
+    /// Each shard takes the queues of this policy when it is used next.
+    pub fn set_policy(&self, policy: Policy) {
+        self.policy.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// Prepares for about this number of objects.
+    pub fn resize(&self, objects: u64) -> Result<(), Busy> {
+        match self.are_kept() && self.count() != number_for(objects) {
+            true => self.moving.with(|()| self.make(number_for(objects))),
+            false => Ok(()),
+        }
+    }
+
+    /// Moves some items of shards to which none are added. Returns whether all are moved.
+    pub fn gather(&self) -> Result<bool, Busy> {
+        match self.is_scattered() {
+            true => self.moving.with(|()| self.move_some(MOVED))?,
+            false => Ok(true),
+        }
+    }
+
+    /// Whether items may be in shards to which none are added.
+    fn is_scattered(&self) -> bool {
+        self.count() < self.used()
+    }
+
+    /// See [`gather`](Self::gather). The caller holds the lock `moving`.
+    fn move_some(&self, most: usize) -> Result<bool, Busy> {
+        for number in (self.count()..self.used()).rev() {
+            let mut items = Vec::new();
+            self.with(number, |queued| {
+                let popped = iter::from_fn(|| queued.pop());
+                items.extend(popped.take(most));
+                if items.is_empty() {
+                    queued.queues = Queues::new(self.policy());
+                }
+            })?;
+            if !items.is_empty() {
+                items.into_iter().for_each(|item| _ = self.put(item, |_, _| ()));
+                return Ok(false);
+            }
+            self.used.store(number, Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+
+    /// The number of shards to which items are added.
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// The number of shards in which items may be.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed).max(self.count())
     }
 
     /// The number of the shard of items with this hash.
@@ -104,12 +245,14 @@ impl<T: Item> Shards<T> {
     }
 
     pub fn bytes(&self) -> usize {
+        let parts = self.parts.iter().filter_map(OnceLock::get);
         // Relaxed: a figure.
-        size_of_val(&*self.shards) + self.bytes.load(Ordering::Relaxed)
+        parts.map(|part| size_of_val(&**part)).sum::<usize>() + self.bytes.load(Ordering::Relaxed)
     }
 
     fn with<R>(&self, number: usize, f: impl FnOnce(&mut Queued<T>) -> R) -> Result<R, Busy> {
-        self.shards[number].queued.with(|queued| {
+        self.shard(number).ok_or(Busy)?.queued.with(|queued| {
+            queued.take_policy(self.policy());
             let result = f(queued);
             let bytes = queued.bytes();
             if bytes != queued.counted {
@@ -125,35 +268,59 @@ impl<T: Item> Shards<T> {
     /// Adds the item of a new object. `is_alive` says whether an item finds an object, and `objects` is the number of all objects.
     /// Returns whether such an item was evicted lately.
     pub fn admit(&self, item: T, objects: impl Fn() -> usize, is_alive: impl Fn(&T) -> bool) -> bool {
-        if self.shards.is_empty() {
+        if !self.are_kept() {
             return false;
         }
-        let number = self.number_of(item.hash());
-        let (mut item, mut is_back) = (Some(item), false);
-        let mut add = |queued: &mut Queued<T>| {
-            if let Some(item) = item.take() {
-                queued.owned += item.owned_bytes();
-                is_back = queued.queues.admit(item);
-            }
+        if self.is_scattered() {
+            // Who has lowered the limit may be gone. Where others are in the way, they do it.
+            self.moving.try_with(|()| self.move_some(MOVED_BESIDE));
+        }
+        self.put(item, |queued, count| {
             if queued.queues.items() >= queued.check_at {
-                self.clean(queued, objects() / self.count(), &is_alive);
+                self.clean(queued, objects() / count, &is_alive);
             }
-        };
-        // The object is in the table already. The holder of the lock needs a bounded time, unless its thread does not run.
-        while self.with(number, &mut add).is_err() {
+        })
+    }
+
+    /// Adds an item to its shard, and calls `then` with that and the number of shards.
+    fn put(&self, item: T, mut then: impl FnMut(&mut Queued<T>, usize)) -> bool {
+        let hash = item.hash();
+        let (mut item, mut is_back) = (Some(item), false);
+        loop {
+            let number = self.number_of(hash);
+            let added = self.with(number, |queued| {
+                // Whoever moves the items of this shard takes the lock after it has lowered the number. So it meets this item, or this
+                // thread sees the number.
+                let count = self.count();
+                if number >= count {
+                    return false;
+                }
+                if let Some(item) = item.take() {
+                    is_back = queued.admit(item);
+                }
+                then(queued, count);
+                true
+            });
+            if added == Ok(true) {
+                return is_back;
+            }
+            // The object is in the table already. The holder of the lock needs a bounded time, unless its thread does not run.
             yield_now();
         }
-        is_back
+    }
+
+    /// The number of each shard by turns.
+    pub fn in_turn(&self) -> usize {
+        // Relaxed: a number.
+        self.next.fetch_add(1, Ordering::Relaxed) % self.used().max(1)
     }
 
     /// Drops the stale items of one shard. Fails if others are at it.
     pub fn trim(&self, is_alive: impl Fn(&T) -> bool) -> Result<(), Busy> {
-        if self.shards.is_empty() {
+        if !self.are_kept() {
             return Ok(());
         }
-        // Relaxed: a number.
-        let number = self.next.fetch_add(1, Ordering::Relaxed) % self.count();
-        self.with(number, |queued| queued.drop_stale(&is_alive))
+        self.with(self.in_turn(), |queued| queued.drop_stale(&is_alive))
     }
 
     /// Drops stale items, if there are many.

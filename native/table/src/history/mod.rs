@@ -220,7 +220,7 @@ pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -
     let setup = live.setup().map(|setup| {
         // Copies keep their leases, but do not expire and are not evicted.
         Box::new(Setup {
-            config: setup.config.clone(),
+            config: setup.config,
             ..Setup::default()
         })
     });

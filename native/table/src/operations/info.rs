@@ -66,7 +66,12 @@ impl Handle<'_> {
 
     /// The limit of the table's contents.
     pub fn limit(self) -> Option<Limit> {
-        self.store().setup()?.limit
+        self.store().limit()
+    }
+
+    /// What is taken of the limit: objects, or bytes.
+    pub fn taken(self) -> Option<u64> {
+        self.store().taken()
     }
 
     /// The number of base nodes of a contention adapting tree.

@@ -16,6 +16,7 @@ pub(crate) mod number;
 pub(crate) mod order;
 mod replace;
 pub(crate) mod select;
+pub(crate) mod settings;
 pub(crate) mod transaction;
 pub(crate) mod traverse;
 pub(crate) mod update;

@@ -45,6 +45,8 @@ pub trait InlineEngine: Keyed + Marked<<Self as Keyed>::Schema> {
     fn events(&self) -> &Events;
     /// See [`Store::outgrows_caches`](super::Store::outgrows_caches).
     fn outgrows_caches(&self) -> bool;
+    /// See [`Hash::keep_within`].
+    fn keep_within(&self, _bytes: usize) {}
     /// See [`Handle::announce`](crate::Handle::announce).
     fn announce(&self, _guard: &Guard, _key: u64) {}
     /// See [`Store::approach`](super::Store::approach).
@@ -338,6 +340,10 @@ impl InlineEngine for Hash<Exact> {
     #[inline]
     fn outgrows_caches(&self) -> bool {
         self.buckets() > CACHED_BUCKETS
+    }
+
+    fn keep_within(&self, bytes: usize) {
+        self.keep_within(bytes);
     }
 
     #[inline]

@@ -37,7 +37,10 @@ pub const ENDED: u64 = 8;
 
 /// What a table with leases has besides its engine.
 pub struct Leases<T: KeyItem> {
-    expiry: Expiry,
+    /// The milliseconds that new objects live. `u64::MAX`: they do not expire. Relaxed: a number of its own.
+    ttl: AtomicU64,
+    /// The milliseconds that an object lives after it was last read, as in [`Expiry`].
+    idle: u64,
     /// The longest time in milliseconds for which a fetch wants objects after their end.
     stale: AtomicU64,
     /// The number of objects that have ended and are kept.
@@ -123,8 +126,10 @@ impl<T: KeyItem> Leases<T> {
             None => FEW_PARTS,
         };
         let limits = limit.map(|limit| Limits::new(limit, limited, key));
+        let Expiry { ttl, idle } = expiry.unwrap_or_default();
         Self {
-            expiry: expiry.unwrap_or_default(),
+            ttl: AtomicU64::new(ttl),
+            idle,
             stale: AtomicU64::new(0),
             ended: AtomicUsize::new(0),
             key,
@@ -237,7 +242,7 @@ impl<T: KeyItem> Leases<T> {
         if let Some(limits) = &self.limits {
             limits.used(body, lease);
         }
-        if self.expiry.idle != u64::MAX {
+        if self.idle != u64::MAX {
             self.extend(body);
         }
     }
@@ -245,7 +250,7 @@ impl<T: KeyItem> Leases<T> {
     /// Moves the deadline of an object of a table with an idle time, if that becomes later by some time. So few reads write.
     #[inline(never)]
     fn extend(&self, body: u64) {
-        let idle = self.expiry.idle;
+        let idle = self.idle;
         // SAFETY: the caller has read the object under its guard.
         let shared = unsafe { lease_of(body) };
         let deadline = shared.load().deadline();
@@ -260,12 +265,28 @@ impl<T: KeyItem> Leases<T> {
         });
     }
 
+    /// The milliseconds that a new object lives. `u64::MAX`: it does not expire.
+    #[inline]
+    fn lifetime(&self) -> u64 {
+        self.ttl().min(self.idle)
+    }
+
+    /// The milliseconds that new objects live, unless reads matter.
+    #[inline]
+    pub fn ttl(&self) -> u64 {
+        self.ttl.load(Ordering::Relaxed)
+    }
+
+    /// Objects that are written from now on live so long.
+    pub fn set_ttl(&self, ttl: u64) {
+        self.ttl.store(ttl, Ordering::Relaxed);
+    }
+
     /// The time for a change of a place, which is locked and has `old`. 0 if nothing there expires.
     #[inline]
     pub fn time_for(&self, old: Option<Entry>) -> u64 {
-        let default = self.expiry.ttl.min(self.expiry.idle);
         // SAFETY: the place is locked, so its object lives.
-        match default == u64::MAX && old.is_none_or(|old| unsafe { deadline(old) } == NEVER) {
+        match self.lifetime() == u64::MAX && old.is_none_or(|old| unsafe { deadline(old) } == NEVER) {
             true => 0,
             false => clock::now(),
         }
@@ -275,16 +296,18 @@ impl<T: KeyItem> Leases<T> {
     pub fn grant(&self, new: Entry, old: Option<Entry>, now: u64) {
         // SAFETY: the place is locked, so its object lives, and the new one too.
         let (requested, old) = unsafe { (lease(new), old.map(|old| lease(old))) };
-        // Nothing asked for the time before.
-        let now = match requested.request() {
-            Request::Given(time) if now == 0 && time != NEVER => clock::now(),
-            _ => now,
+        let lifetime = self.lifetime();
+        let asked = match requested.request() {
+            Request::Given(time) => time != NEVER,
+            Request::Kept | Request::Fresh => lifetime != u64::MAX,
         };
+        // Nothing asked for the time before, or the table's lifetime was another one then.
+        let now = if now == 0 && asked { clock::now() } else { now };
         let kept = old.filter(|old| old.deadline() > now);
         let deadline = match (requested.request(), kept) {
             (Request::Kept, Some(old)) => old.deadline(),
             (Request::Given(time), _) => after(now, time),
-            (Request::Kept | Request::Fresh, _) => after(now, self.expiry.ttl.min(self.expiry.idle)),
+            (Request::Kept | Request::Fresh, _) => after(now, lifetime),
         };
         let uses = match (&self.limits, kept) {
             (Some(limits), Some(old)) => limits.uses_after(old),

@@ -7,8 +7,8 @@ use super::leased::Leased;
 use super::leases::{deadline, is_expired, lease};
 use crate::budget::Budget;
 use crate::evict::account::{Account, Limit, Purse, Unit};
-use crate::evict::allowance::{about_objects, Allowance, Limited};
-use crate::evict::policies::{Met, Rule, OFTEN};
+use crate::evict::allowance::{about_objects, Allowance, Bytes, Limited};
+use crate::evict::policies::{Met, Policy, Rule, OFTEN};
 use crate::evict::shards::Shards;
 use crate::expiry::notices::Why;
 use crate::failure;
@@ -17,7 +17,7 @@ use crate::object::{key_of, lease_of, memory_of};
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
-use cats_sync::facade::{AtomicBool, AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use cats_sync::facade::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::compare;
 use cats_term::lease::Lease;
@@ -39,6 +39,9 @@ const VISITS_OF_A_WRITE: usize = 4;
 
 /// A key counts for a write more for each so many bytes.
 const ITEM: usize = 32;
+
+/// In place of the number of a policy: nothing is evicted.
+const NO_POLICY: u8 = u8::MAX;
 
 /// So many calls in turn find nothing to evict, and are tried again, before one is refused.
 const STARVED: u32 = 100_000;
@@ -110,6 +113,10 @@ impl<'a> Own<'a> {
 
 /// What a table with a limit has besides its leases.
 pub struct Limits<T: KeyItem> {
+    /// The number of the limit, and the largest one that it was. Relaxed: numbers of their own. Who changes them holds the lock for the
+    /// table.
+    number: AtomicU64,
+    largest: AtomicU64,
     account: Account,
     /// What the structure may take, if bytes are limited.
     allowance: Option<Allowance>,
@@ -121,8 +128,10 @@ pub struct Limits<T: KeyItem> {
     is_hindered: AtomicBool,
     /// How many calls in turn found nothing to evict. Relaxed: a count.
     starved: AtomicU32,
-    /// The largest number of uses that matters to the policy.
-    most_uses: u64,
+    /// The policy. `None`: nothing is evicted. As for `number`.
+    policy: AtomicU8,
+    /// The largest number of uses that matters to the policy, 0 if nothing is evicted. Relaxed: a number of its own.
+    most_uses: AtomicU64,
     /// The position of the key.
     key: usize,
     /// Of all objects.
@@ -131,20 +140,85 @@ pub struct Limits<T: KeyItem> {
 
 impl<T: KeyItem> Limits<T> {
     pub fn new(limit: Limit, limited: Limited, key: usize) -> Self {
-        let objects = about_objects(&limit);
         let allowance = (limit.unit == Unit::Bytes).then(|| Allowance::new(&limit, limited));
-        let capacity = allowance.map_or(limit.number as i64, |allowance| allowance.capacity());
-        Self {
-            account: Account::new(capacity),
+        let limits = Self {
+            number: AtomicU64::new(limit.number),
+            largest: AtomicU64::new(limit.number),
+            account: Account::new(0),
             allowance,
             keys: AtomicI64::new(0),
             tidied_above: AtomicUsize::new(0),
             is_hindered: AtomicBool::new(false),
             starved: AtomicU32::new(0),
-            most_uses: limit.policy.map_or(0, |policy| policy.about().uses.into()),
+            policy: AtomicU8::new(NO_POLICY),
+            most_uses: AtomicU64::new(0),
             key,
-            items: Shards::new(limit.policy, objects),
+            items: Shards::new(limit.policy, about_objects(limit.unit, limit.number)),
+        };
+        limits.account.raise(limits.capacity_of(limit.number));
+        limits.set_policy(limit.policy);
+        limits
+    }
+
+    /// The limit at present.
+    pub fn limit(&self) -> Limit {
+        // Relaxed: a number of its own.
+        let policy = self.policy.load(Ordering::Relaxed);
+        Limit {
+            unit: self.unit(),
+            number: self.number.load(Ordering::Relaxed),
+            policy: (policy != NO_POLICY).then(|| Policy::at(policy)),
         }
+    }
+
+    fn unit(&self) -> Unit {
+        match self.counts_bytes() {
+            true => Unit::Bytes,
+            false => Unit::Objects,
+        }
+    }
+
+    /// What is taken of the limit. Of bytes, that is what objects have paid, and what is kept for the structure.
+    pub fn taken(&self) -> u64 {
+        let number = self.number.load(Ordering::Relaxed);
+        number - number.min(self.account.free().max(0) as u64)
+    }
+
+    /// Bytes of this number.
+    fn bytes_of(&self, number: u64) -> Bytes {
+        let largest = self.largest.load(Ordering::Relaxed).max(number);
+        Bytes { number, largest }
+    }
+
+    /// What all objects may take together with a limit of this number.
+    fn capacity_of(&self, number: u64) -> i64 {
+        match &self.allowance {
+            None => number as i64,
+            Some(allowance) => allowance.capacity(self.bytes_of(number)),
+        }
+    }
+
+    /// Whether the table may have this limit in place of its own: it counts the same, and leaves room.
+    pub fn may_become(&self, unit: Unit, number: u64) -> bool {
+        let leaves_room = |allowance: &Allowance| allowance.leaves_room(self.bytes_of(number));
+        unit == self.unit() && self.allowance.as_ref().is_none_or(leaves_room)
+    }
+
+    /// Whether the table may have this policy. One that was made without queues cannot evict.
+    pub fn may_evict_by(&self, policy: Option<Policy>) -> bool {
+        policy.is_none() || self.items.are_kept()
+    }
+
+    /// From now on, objects are evicted by this policy. The caller holds the lock for the table.
+    pub fn set_policy(&self, policy: Option<Policy>) {
+        // Relaxed: numbers of their own.
+        self.policy
+            .store(policy.map_or(NO_POLICY, |policy| policy as u8), Ordering::Relaxed);
+        if let Some(policy) = policy {
+            self.items.set_policy(policy);
+        }
+        let uses = policy.map_or(0, |policy| policy.about().uses.into());
+        self.most_uses.store(uses, Ordering::Relaxed);
     }
 
     pub fn bytes(&self) -> usize {
@@ -227,7 +301,9 @@ impl<T: KeyItem> Limits<T> {
 
     /// What the buckets of a `hash` may take, if bytes are limited.
     pub fn bucket_bytes(&self) -> Option<usize> {
-        self.allowance.map(|allowance| allowance.of_buckets())
+        let number = self.number.load(Ordering::Relaxed);
+        self.allowance
+            .map(|allowance| allowance.of_buckets(self.bytes_of(number)))
     }
 
     /// Whether bytes are limited, not objects.
@@ -244,7 +320,7 @@ impl<T: KeyItem> Limits<T> {
     /// Notes that an object was used, by its body and its lease, if that matters.
     #[inline(always)]
     pub fn used(&self, body: u64, lease: Lease) {
-        if lease.notes() & USES < self.most_uses {
+        if lease.notes() & USES < self.most_uses.load(Ordering::Relaxed) {
             self.count_use(body);
         }
     }
@@ -259,7 +335,7 @@ impl<T: KeyItem> Limits<T> {
     #[inline]
     fn with_use(&self, lease: Lease) -> Option<Lease> {
         let notes = lease.notes();
-        (notes & USES < self.most_uses).then(|| lease.with_notes(notes + 1))
+        (notes & USES < self.most_uses.load(Ordering::Relaxed)).then(|| lease.with_notes(notes + 1))
     }
 
     /// The uses of an object that replaces one with this lease.
@@ -269,7 +345,7 @@ impl<T: KeyItem> Limits<T> {
 
     /// Whether objects are evicted.
     pub fn evicts(&self) -> bool {
-        self.most_uses > 0
+        self.most_uses.load(Ordering::Relaxed) > 0
     }
 
     /// Adds the items of new objects, and makes good what the call owes if that is possible. `probes` are the keys that it wrote.
@@ -343,10 +419,11 @@ impl<T: KeyItem> Limits<T> {
         // Relaxed: a figure.
         let keys = usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(0);
         let (objects, queues, wheel) = (content.objects(), self.items.bytes(), content.wheel_bytes());
-        let most = allowance.of_engine(objects);
+        let largest = self.largest.load(Ordering::Relaxed);
+        let most = allowance.of_engine(objects, largest);
         let mut done = trim(content, guard, most);
-        let is_crowded = queues + wheel > allowance.of_items(objects, keys);
-        if is_crowded && queues > allowance.of_queues(objects, keys) {
+        let is_crowded = queues + wheel > allowance.of_items(objects, keys, largest);
+        if is_crowded && queues > allowance.of_queues(objects, keys, largest) {
             let trimmed = self.items.trim(|item| is_there(content, guard, item));
             done = done.and(trimmed);
         }
@@ -355,8 +432,7 @@ impl<T: KeyItem> Limits<T> {
         let engine = content.engine_bytes();
         // Where nothing can be done, the next write need not look. Relaxed: a hint.
         self.tidied_above.store(engine.max(most), Ordering::Relaxed);
-        let is_large = engine > most || self.items.bytes() + content.wheel_bytes() > allowance.of_items(objects, keys);
-        let is_hindered = is_large && done.is_err();
+        let is_hindered = done.is_err() && self.is_large(allowance, content);
         // Relaxed: a hint. The load first spares the line a write.
         if self.is_hindered.load(Ordering::Relaxed) != is_hindered {
             self.is_hindered.store(is_hindered, Ordering::Relaxed);
@@ -413,7 +489,70 @@ impl<T: KeyItem> Limits<T> {
         }
     }
 
-    /// See [`make_room`](Self::make_room). The objects of `probe`'s shard come first.
+    /// By how much the capacity is more than that of a limit of this number.
+    pub fn excess(&self, number: u64) -> i64 {
+        (self.account.capacity() - self.capacity_of(number)).max(0)
+    }
+
+    /// Fills the purse up to this amount with what is free, and by so many evictions at most, in all shards by turns. Returns false if
+    /// others are in the way, or nothing can be evicted.
+    pub fn free_up<E: InlineEngine<Item = T>>(
+        &self,
+        content: Leased<'_, E>,
+        guard: &Guard,
+        (amount, evictions): (i64, usize),
+        purse: &mut Purse<'_>,
+    ) -> bool {
+        purse.take(amount);
+        (0..evictions).all(|_| {
+            let next = purse.more_up_to(amount);
+            self.fill(content, guard, None, &[], next, purse).is_ok()
+        })
+    }
+
+    /// Gives the limit this number, or lowers it by what the purse has of the difference. Returns whether it has the number. The caller
+    /// holds the lock for the table.
+    pub fn approach(&self, number: u64, purse: &mut Purse<'_>) -> bool {
+        let more = self.capacity_of(number) - self.account.capacity();
+        let lowered = purse.lower((-more).max(0));
+        if lowered < -more {
+            self.number.fetch_sub(lowered as u64, Ordering::Relaxed);
+            return false;
+        }
+        self.account.raise(more.max(0));
+        self.number.store(number, Ordering::Relaxed);
+        self.largest.fetch_max(number, Ordering::Relaxed);
+        true
+    }
+
+    /// Lets the shards be as many as a limit of this number asks for. Returns whether all items are there.
+    pub fn arrange(&self, number: u64) -> Result<bool, Busy> {
+        self.items.resize(about_objects(self.unit(), number))?;
+        self.items.gather()
+    }
+
+    /// Makes the structure smaller, if bytes are limited, after many evictions. Returns whether it is as small as it must be, or does not
+    /// become smaller any more. What others hinder, the next insertion does.
+    pub fn shrink<E: InlineEngine<Item = T>>(&self, content: Leased<'_, E>, guard: &Guard) -> bool {
+        let Some(allowance) = &self.allowance else {
+            return true;
+        };
+        let bytes = || self.items.bytes() + content.wheel_bytes() + content.engine_bytes();
+        let before = bytes();
+        self.tidy(allowance, content, guard).is_err() || bytes() >= before || !self.is_large(allowance, content)
+    }
+
+    /// Whether the structure is larger than it may be.
+    fn is_large<E: InlineEngine<Item = T>>(&self, allowance: &Allowance, content: Leased<'_, E>) -> bool {
+        // Relaxed: a figure.
+        let keys = usize::try_from(self.keys.load(Ordering::Relaxed)).unwrap_or(0);
+        let (objects, largest) = (content.objects(), self.largest.load(Ordering::Relaxed));
+        let items = self.items.bytes() + content.wheel_bytes();
+        content.engine_bytes() > allowance.of_engine(objects, largest)
+            || items > allowance.of_items(objects, keys, largest)
+    }
+
+    /// See [`make_room`](Self::make_room). The objects of `probe`'s shard come first, or those of the shard whose turn it is.
     fn fill<E: InlineEngine<Item = T>>(
         &self,
         content: Leased<'_, E>,
@@ -423,8 +562,8 @@ impl<T: KeyItem> Limits<T> {
         amount: i64,
         purse: &mut Purse<'_>,
     ) -> Result<(), Lack> {
-        if !self.has_capacity(amount) {
-            return Err(Lack::Full);
+        if !self.has_capacity(amount) || !self.evicts() {
+            return if purse.affords(amount) { Ok(()) } else { Err(Lack::Full) };
         }
         let tally = Tally::default();
         let own = Own::new(own, E::ORDERED, self.key);
@@ -570,7 +709,7 @@ fn update_item<E: InlineEngine>(
     })
 }
 
-/// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first. `tally` has what `visit` freed
+/// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first, or the one whose turn it is. `tally` has what `visit` freed
 /// and is not in the purse yet.
 fn fill<T: KeyItem>(
     shards: &Shards<T>,
@@ -581,8 +720,8 @@ fn fill<T: KeyItem>(
     visit: &mut impl FnMut(&T, Rule) -> Met,
     ahead: &impl Fn(&T, bool),
 ) -> Result<(), Lack> {
-    let count = shards.count();
-    let mut number = first.map_or(0, |hash| shards.number_of(hash));
+    let count = shards.used();
+    let mut number = first.map_or_else(|| shards.in_turn(), |hash| shards.number_of(hash));
     let (mut empty, mut visits) = (0, 0);
     while !purse.affords(amount) {
         if empty == count {

@@ -1,6 +1,7 @@
 //! The contents of a table: an engine and counters. `delete_all_objects` replaces them as a whole.
 
 mod books;
+mod change;
 #[cfg(feature = "compared")]
 mod compared;
 mod content;
@@ -18,7 +19,9 @@ pub(crate) mod setup;
 mod watched;
 
 use crate::engines::EngineName;
+use crate::evict::account::{Limit, Unit};
 use crate::evict::allowance::is_small;
+use crate::evict::policies::Policy;
 use crate::expiry::notices::Notices;
 use crate::failure::Failure;
 use crate::flights::Flights;
@@ -38,6 +41,7 @@ use cats_sync::events::{Event, Events, COUNTERS};
 use cats_sync::recorder::Recorder;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
+use change::Alone;
 use engine::{erased, DefaultEngine, InlineEngine, Spot};
 use leased::{Leased, LeasedEngine};
 use leases::{lives, Leases, Life};
@@ -174,18 +178,16 @@ impl Store {
         let thresholds = config.map_or_else(Thresholds::default, |config| config.thresholds());
         let (expiry, limit) = setup.as_ref().map_or((None, None), |setup| (setup.expiry, setup.limit));
         let is_leased = expiry.is_some() || limit.is_some();
-        let small = limit.as_ref().is_some_and(is_small);
+        let small = is_small(limit);
         let stock = match (name, is_leased) {
             (EngineName::Hash, false) => Stock::Hash(Hash::new(Exact::new(key))?),
             (EngineName::Ca, false) => Stock::Ca(Ca::with_thresholds(Ordered::new(key), thresholds)),
             (EngineName::Hash, true) => {
                 let leases = Box::new(Leases::new(expiry, limit, key, false, shared));
                 let engine = Hash::new(Exact::new(key))?;
-                let most = leases.limits().and_then(|limits| limits.bucket_bytes());
-                let engine = match most {
-                    Some(bytes) => engine.within(bytes),
-                    None => engine,
-                };
+                if let Some(bytes) = leases.limits().and_then(|limits| limits.bucket_bytes()) {
+                    engine.keep_within(bytes);
+                }
                 Stock::Far(Far::LeasedHash(LeasedEngine { engine, leases }))
             }
             (EngineName::Ca, true) => {
@@ -359,9 +361,50 @@ impl Store {
         }
     }
 
-    /// With what the contents were made. `None`: with the defaults.
-    pub fn setup(&self) -> Option<&Setup> {
-        self.setup.as_deref()
+    /// With what contents like these are made. `None`: with the defaults.
+    pub fn setup(&self) -> Option<Setup> {
+        let mut setup = self.setup.as_deref()?.clone();
+        if let Some(expiry) = setup.expiry.as_mut() {
+            expiry.ttl = leased!(self, content => content.owner.leases.ttl())?;
+        }
+        setup.limit = self.limit();
+        Some(setup)
+    }
+
+    /// The limit of the contents.
+    pub fn limit(&self) -> Option<Limit> {
+        leased!(self, content => content.owner.leases.limits().map(|limits| limits.limit()))?
+    }
+
+    /// What is taken of the limit.
+    pub fn taken(&self) -> Option<u64> {
+        leased!(self, content => content.owner.leases.limits().map(|limits| limits.taken()))?
+    }
+
+    /// Whether the contents may have this limit in place of the one that they have.
+    pub fn may_become(&self, unit: Unit, number: u64) -> bool {
+        leased!(self, content => content.may_become(unit, number)).unwrap_or(false)
+    }
+
+    /// Whether objects may be evicted by this policy.
+    pub fn may_evict_by(&self, policy: Option<Policy>) -> bool {
+        let may = leased!(self, content => content.owner.leases.limits().map(|limits| limits.may_evict_by(policy)));
+        may.flatten().unwrap_or(false)
+    }
+
+    /// Objects that are written from now on live for so many milliseconds. The caller holds the lock for the table.
+    pub fn set_ttl(&self, ttl: u64) {
+        leased!(self, content => content.owner.leases.set_ttl(ttl));
+    }
+
+    /// Objects are evicted by this policy from now on. The caller holds the lock for the table.
+    pub fn set_policy(&self, policy: Option<Policy>) {
+        leased!(self, content => content.set_policy(policy));
+    }
+
+    /// Gives the contents a limit of another number, step by step.
+    pub fn set_limit(&self, guard: &Guard, number: u64, alone: Alone<'_>) -> Result<(), Failure> {
+        leased!(self, content => content.set_limit(guard, number, alone)).unwrap_or(Ok(()))
     }
 
     /// Counts objects and bytes that were added or removed. The caller holds the lock of their place.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 impl Table {
     /// Runs `f` under the lock for the table: nobody else changes the table meanwhile.
-    fn alone<R>(&self, f: impl FnOnce() -> R) -> Result<R, Busy> {
+    pub(crate) fn alone<R>(&self, f: impl FnOnce() -> R) -> Result<R, Busy> {
         let (mut f, mut result) = (Some(f), None);
         self.keeper.hold(self, &mut || result = f.take().map(|f| f()))?;
         result.ok_or(Busy)
@@ -72,7 +72,7 @@ impl Table {
     }
 
     /// Sets or clears a bit of the state. The caller holds the lock for the table.
-    fn set_bit(&self, bit: usize, set: bool) {
+    pub(crate) fn set_bit(&self, bit: usize, set: bool) {
         // Relaxed: only who holds the lock changes the state. Release pairs with the Acquire of those who check it.
         let state = self.state.load(Ordering::Relaxed) & !bit;
         self.state.store(state | if set { bit } else { 0 }, Ordering::Release);
@@ -96,12 +96,16 @@ impl Handle<'_> {
     pub(crate) fn empty(self) -> Result<(), Failure> {
         let table = self.table();
         debug_assert!(!table.is_blank());
-        let setup = self.store().setup().cloned().map(Box::new);
-        let fresh = Contents::empty(table.options(), setup)?;
+        let setup = self.store().setup();
+        let fresh = Contents::empty(table.options(), setup.clone().map(Box::new))?;
         let old = table.alone(|| {
             self.still_named()?;
             if table.is_dead() {
                 return Err(Failure::Bad(Cause::Id));
+            }
+            // They were changed meanwhile.
+            if self.store().setup() != setup {
+                return Err(Failure::Busy);
             }
             // What other calls count in the old contents from here on is not told any more.
             fresh.absorb_events(self.store());

@@ -21,6 +21,7 @@ use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use cats_sync::Busy;
 use std::ptr;
+use std::sync::OnceLock;
 
 /// Bit of the state: the table is dead.
 const DEAD: usize = 0x80;
@@ -113,8 +114,8 @@ pub struct Table {
     store: AtomicPtr<Store>,
     /// The bytes that copies for snapshots of the table may have.
     snapshot_limit: usize,
-    /// The operations, if they are counted.
-    counters: Option<Counters>,
+    /// The operations, if they are counted, or were.
+    counters: OnceLock<Counters>,
     keeper: &'static dyn Keeper,
 }
 
@@ -128,14 +129,10 @@ impl Table {
             counted,
         } = request;
         let counters = match counted {
-            true => {
-                let small = setup
-                    .as_ref()
-                    .and_then(|setup| setup.limit.as_ref())
-                    .is_some_and(is_small);
-                Some(Counters::new(small).ok_or(Failure::NoMemory)?)
-            }
-            false => None,
+            true => Counters::new(is_small(setup.as_ref().and_then(|setup| setup.limit)))
+                .ok_or(Failure::NoMemory)?
+                .into(),
+            false => OnceLock::new(),
         };
         let (store, blank) = match setup {
             None => (
@@ -171,7 +168,7 @@ impl Table {
             store: AtomicPtr::new(store.into_raw()),
             options,
             snapshot_limit: usize::MAX,
-            counters: None,
+            counters: OnceLock::new(),
             keeper: source.keeper,
         })
     }
@@ -461,7 +458,7 @@ impl Table {
     #[cold]
     #[inline(never)]
     fn counted(&self, guard: &Guard, operation: Option<Operation>) -> Result<(), Failure> {
-        if let Some(counters) = &self.counters {
+        if let Some(counters) = self.counters() {
             counters.count(guard, operation);
         }
         Ok(())
@@ -470,8 +467,27 @@ impl Table {
     /// Whether operations are counted.
     #[inline(always)]
     pub fn is_counted(&self) -> bool {
-        // Relaxed: this never changes.
+        // Relaxed: the counters bring their own order.
         self.state.load(Ordering::Relaxed) & COUNTED != 0
+    }
+
+    /// The counters, if operations are counted.
+    fn counters(&self) -> Option<&Counters> {
+        self.counters.get().filter(|_| self.is_counted())
+    }
+
+    /// Makes the counters for [`set_counted`](Self::set_counted).
+    pub(crate) fn make_counters(&self, small: bool) -> Result<(), Failure> {
+        if self.counters.get().is_none() {
+            // Others may be faster.
+            _ = self.counters.set(Counters::new(small).ok_or(Failure::NoMemory)?);
+        }
+        Ok(())
+    }
+
+    /// Whether operations are counted from now on. The caller holds the lock for the table, and has made the counters.
+    pub(crate) fn set_counted(&self, counted: bool) {
+        self.set_bit(COUNTED, counted);
     }
 
     /// Counts further operations of a call, if operations are counted.
@@ -484,26 +500,26 @@ impl Table {
 
     #[cold]
     fn add_count(&self, operation: Operation, times: usize) {
-        if let Some(counters) = &self.counters {
+        if let Some(counters) = self.counters() {
             counters.add(operation, times as u64);
         }
     }
 
     /// Takes back what this thread counted last, for a call that did nothing and is made again.
     pub fn take_back_count(&self, guard: &Guard) {
-        if let Some(counters) = &self.counters {
+        if let Some(counters) = self.counters() {
             counters.take_back(guard);
         }
     }
 
     /// The number of operations of each kind, if they are counted.
     pub fn operations(&self) -> Option<[u64; OPERATIONS]> {
-        self.counters.as_ref().map(Counters::sums)
+        self.counters().map(Counters::sums)
     }
 
     /// Bytes of the counters of operations.
     pub(crate) fn counter_bytes(&self) -> usize {
-        self.counters.as_ref().map_or(0, Counters::bytes)
+        self.counters.get().map_or(0, Counters::bytes)
     }
 
     /// Whether a snapshot lives, and grants this right.
@@ -628,7 +644,7 @@ impl<'g> Handle<'g> {
     #[cold]
     #[inline(never)]
     pub fn count_miss(self) {
-        if let Some(counters) = &self.table.counters {
+        if let Some(counters) = self.table.counters() {
             counters.count_beside(self.guard, Operation::Miss);
         }
     }

@@ -102,6 +102,14 @@ pub enum Refusal {
     SmallLimit,
     /// A policy of eviction is given for a table without a limit.
     NothingEvicted,
+    /// A table that was made without a time for its objects cannot have one later.
+    NoTtl,
+    /// Nor one that was made without a limit.
+    Unlimited,
+    /// The table's limit counts these.
+    OtherUnit(Unit),
+    /// A table that was made to evict nothing cannot evict later.
+    NoQueues,
 }
 
 /// The options of a `new/2`.

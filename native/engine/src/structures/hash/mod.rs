@@ -76,8 +76,8 @@ struct Growth {
     sample: AtomicI64,
     /// Set by the one thread that is changing the size.
     resizing: AtomicBool,
-    /// The most buckets.
-    most: usize,
+    /// The most buckets. Relaxed: a number of its own.
+    most: AtomicUsize,
     /// The most bytes: see [`Hash::trim`].
     most_bytes: AtomicUsize,
     /// Bytes of the directory, the segments and the overflow blocks. Relaxed: a figure.
@@ -160,7 +160,7 @@ impl<S: Schema> Hash<S> {
                 Growth {
                     sample: AtomicI64::new(0),
                     resizing: AtomicBool::new(false),
-                    most: directory::MAX,
+                    most: AtomicUsize::new(directory::MAX),
                     most_bytes: AtomicUsize::new(usize::MAX),
                     bytes: AtomicUsize::new(0),
                     events: Events::default(),
@@ -178,10 +178,10 @@ impl<S: Schema> Hash<S> {
         Some(hash)
     }
 
-    /// The same, whose buckets take at most so many bytes. They become crowded where there should be more.
-    pub fn within(mut self, bytes: usize) -> Self {
-        self.growth.0.most = directory::buckets_within(bytes);
-        self
+    /// Lets the buckets take at most so many bytes from now on. They become crowded where there should be more.
+    pub fn keep_within(&self, bytes: usize) {
+        let most = directory::buckets_within(bytes);
+        self.growth.0.most.store(most, Ordering::Relaxed);
     }
 
     /// What rarely happens here.

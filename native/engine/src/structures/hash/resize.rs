@@ -59,7 +59,8 @@ impl<S: Schema> Hash<S> {
     }
 
     fn overfull(&self, size: usize) -> bool {
-        self.keys() >= LOAD * size as i64 && size < self.growth.0.most && self.may_grow(size)
+        // Relaxed: a number of its own.
+        self.keys() >= LOAD * size as i64 && size < self.growth.0.most.load(Ordering::Relaxed) && self.may_grow(size)
     }
 
     /// Whether one more bucket takes no more bytes than the table may have.
@@ -142,7 +143,8 @@ impl<S: Schema> Hash<S> {
     #[cold]
     pub(super) fn split(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size < BATCHED { 1 } else { BATCH };
-        if size + batch > self.growth.0.most {
+        // Relaxed: a number of its own.
+        if size + batch > self.growth.0.most.load(Ordering::Relaxed) {
             return None;
         }
         let half = 1 << size.ilog2();

@@ -35,6 +35,10 @@ impl<T: Item> Evict<T> for Clock<T> {
         Some(met)
     }
 
+    fn pop(&mut self) -> Option<T> {
+        self.0.pop()
+    }
+
     fn peek(&self, later: usize) -> Option<&T> {
         self.0.get(later)
     }

@@ -57,6 +57,9 @@ pub trait Evict<T: Item>: Default {
     /// others were, are kept. After some that are spared, it visits others, if there are any. `None` if there is no item.
     fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met>;
 
+    /// Takes the item of the object that would be visited next.
+    fn pop(&mut self) -> Option<T>;
+
     /// The item of an object that will probably be visited after `later` others.
     fn peek(&self, later: usize) -> Option<&T>;
 
@@ -83,6 +86,11 @@ macro_rules! policies {
             /// All policies, the default first.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
+            /// The policy with this place in [`ALL`](Self::ALL).
+            pub fn at(place: u8) -> Self {
+                Self::ALL[usize::from(place)]
+            }
+
             /// What the policy says of itself.
             pub const fn about(self) -> About {
                 match self {
@@ -104,6 +112,13 @@ macro_rules! policies {
                 }
             }
 
+            /// Whose queues these are.
+            pub fn policy(&self) -> Policy {
+                match self {
+                    $(Self::$name(_) => Policy::$name),*
+                }
+            }
+
             /// See [`Evict::items`].
             pub fn items(&self) -> usize {
                 match self {
@@ -122,6 +137,13 @@ macro_rules! policies {
             pub fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
                 match self {
                     $(Self::$name(queues) => queues.step(visit)),*
+                }
+            }
+
+            /// See [`Evict::pop`].
+            pub fn pop(&mut self) -> Option<T> {
+                match self {
+                    $(Self::$name(queues) => queues.pop()),*
                 }
             }
 
@@ -160,6 +182,21 @@ policies! {
     S3Fifo in s3_fifo,
     Sieve in sieve,
     Clock in clock,
+}
+
+/// The most queues and the most bytes beside the item of all policies. A table with a limit of bytes has room for these, whichever it has.
+pub const QUEUES: usize = most().0;
+pub const KEPT: usize = most().1;
+
+const fn most() -> (usize, usize) {
+    let (mut queues, mut kept, mut place) = (0, 0, 0);
+    while place < Policy::ALL.len() {
+        let about = Policy::ALL[place].about();
+        queues = if about.queues > queues { about.queues } else { queues };
+        kept = if about.kept > kept { about.kept } else { kept };
+        place += 1;
+    }
+    (queues, kept)
 }
 
 /// An object that was used stays once.

@@ -63,6 +63,13 @@ impl<T: Item> Evict<T> for S3Fifo<T> {
         met
     }
 
+    fn pop(&mut self) -> Option<T> {
+        match self.is_small_next() {
+            true => self.small.pop(),
+            false => self.main.pop(),
+        }
+    }
+
     fn peek(&self, later: usize) -> Option<&T> {
         match self.is_small_next() {
             true => self.small.get(later),

@@ -33,15 +33,20 @@ impl<T: Item> Evict<T> for Sieve<T> {
     }
 
     fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
-        if self.ahead.is_empty() {
-            mem::swap(&mut self.ahead, &mut self.behind);
-        }
-        let item = self.ahead.pop()?;
+        let item = self.pop()?;
         let met = visit(&item, once);
         if matches!(met, Met::Stays | Met::Busy | Met::Spared) {
             self.behind.push(item);
         }
         Some(met)
+    }
+
+    fn pop(&mut self) -> Option<T> {
+        // At the end the hand turns.
+        if self.ahead.is_empty() {
+            mem::swap(&mut self.ahead, &mut self.behind);
+        }
+        self.ahead.pop()
     }
 
     fn peek(&self, later: usize) -> Option<&T> {

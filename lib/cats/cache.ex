@@ -66,6 +66,7 @@ defmodule Cats.Cache do
   @functions quote(
                do: [
                  clear() :: :ok,
+                 configure(options) :: :ok,
                  decrement(key, by \\ 1, default \\ 0) :: integer,
                  delete(key) :: :ok,
                  fetch(key, fun, options \\ []) :: term,
@@ -200,8 +201,15 @@ defmodule Cats.Cache do
     {:ok, :cats.new(name, all)}
   end
 
-  # A request that nobody expects does not end the cache.
   @impl true
+  def handle_call({:configure, options}, _from, cache) do
+    true = :cats.setopts(cache, options)
+    {:reply, :ok, cache}
+  catch
+    :error, reason -> {:reply, {:error, reason, __STACKTRACE__}, cache}
+  end
+
+  # A request that nobody expects does not end the cache.
   def handle_call(_request, _from, state), do: {:reply, {:error, :unknown_request}, state}
 
   @impl true
@@ -238,6 +246,7 @@ defmodule Cats.Cache do
   defp good?(_), do: false
 
   defp options(:start_link), do: :any
+  defp options(:configure), do: [:ttl, :limit, :evict, :stats]
 
   defp options(:fetch),
     do: [:ttl, :stale, :refresh_ahead, :negative_ttl, :returns, :timeout, :retry, :refresh_timeout]
@@ -272,6 +281,8 @@ defmodule Cats.Cache do
     name = with {name, _} <- option, do: name
 
     cond do
+      # These are checked by `:cats.setopts/2`.
+      function == :configure and name in names -> true
       name not in names -> refuse(cache, function, "takes no options but #{Enum.join(names, ", ")}", option)
       good?(option) -> true
       true -> refuse(cache, function, "takes #{name}: #{@meaning[name]}", option)
@@ -700,6 +711,28 @@ defmodule Cats.Cache do
       [{_, value}] -> value
       [] -> nil
     end
+  end
+
+  @doc """
+  Changes options of the cache: `ttl:`, `limit:`, `evict:` and `stats:`, as `:cats.setopts/2` does.
+
+  Values that are there keep their time. A lower limit has evicted what is too much when the call returns. `ttl:` may be
+  changed in a cache that was started with it, or without any of `ttl:`, `idle:`, `limit:` and `engine:`. `limit:` and
+  `evict:` may be changed in one that was started with `limit:`. A cache that is started again has the options of its
+  start.
+  """
+  @spec configure(cache, [option]) :: :ok
+        when option:
+               {:ttl, 1..1_099_511_627_775 | :infinity}
+               | {:limit, :cats.limit()}
+               | {:evict, :cats.policy()}
+               | {:stats, boolean}
+  def configure(cache, options) do
+    check_options(cache, :configure, options)
+    size(cache, :configure)
+
+    with {:error, reason, stack} <- GenServer.call(cache, {:configure, options}, :infinity),
+         do: :erlang.raise(:error, reason, stack)
   end
 
   @doc """

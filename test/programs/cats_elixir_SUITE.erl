@@ -2,11 +2,11 @@
 -module(cats_elixir_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([tables/1, transactions/1, caches/1, children/1, times/1, limits/1, bad_calls/1, dashboard/1]).
+-export([tables/1, transactions/1, caches/1, children/1, times/1, configure/1, limits/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [tables, transactions, caches, children, times, limits, bad_calls, dashboard].
+all() -> [tables, transactions, caches, children, times, configure, limits, bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -330,6 +330,42 @@ for cache <- [Plain, Full] do
     nil = cache.get(1)
   end
 end
+").
+
+%% A cache gets other options while it runs, from any process.
+configure(Config) ->
+    evaluate(Config, "
+defmodule Flexible do
+  use Cats.Cache, limit: {:objects, 100}, ttl: 60_000
+end
+defmodule Plain do
+  use Cats.Cache
+end
+{:ok, _} = Supervisor.start_link([Flexible, Plain], strategy: :one_for_one)
+:ok = Flexible.put_all(for n <- 1..100, do: {n, n})
+[60_000, {:objects, 100}, :s3_fifo, 100] = for item <- [:ttl, :limit, :evict, :used], do: :cats.info(Flexible, item)
+:ok = Flexible.configure(limit: {:objects, 10}, evict: :sieve, ttl: 1000, stats: true)
+[1000, {:objects, 10}, :sieve, 10] = for item <- [:ttl, :limit, :evict, :used], do: :cats.info(Flexible, item)
+10 = Flexible.size()
+10 = length(Enum.filter(1..100, &(Flexible.get(&1) != nil)))
+%{hits: 10, misses: 90, used_objects: 10, limit_objects: 10} = :cats.stats(Flexible)
+:ok = Flexible.put(:new, 1)
+true = Flexible.ttl(:new) <= 1000
+:ok = Flexible.configure([])
+:ok = Plain.configure(ttl: 500)
+:ok = Plain.put(1, 1)
+true = Plain.ttl(1) <= 500
+fails = fn call -> try do call.() rescue error in ArgumentError -> Exception.message(error) end end
+for {call, says} <- [
+      {fn -> Plain.configure(limit: {:objects, 1}) end, \"the table was created without option limit\"},
+      {fn -> Flexible.configure(limit: {:bytes, 1}) end, \"the limit of the table counts objects\"},
+      {fn -> Flexible.configure(ttl: 0) end, \"invalid option: {ttl,0} (valid: {ttl, 1 to\"},
+      {fn -> Flexible.configure(idle: 5) end, \"takes no options but ttl, limit, evict, stats, not: {:idle, 5}\"},
+      {fn -> Flexible.configure(:x) end, \"Flexible.configure takes a list of options, not: :x\"},
+      {fn -> Cats.Cache.configure(Nobody, ttl: 5) end, \"Nobody.configure finds no cache Nobody\"}] do
+  true = fails.(call) =~ says
+end
+[1000, {:objects, 10}] = for item <- [:ttl, :limit], do: :cats.info(Flexible, item)
 ").
 
 %% What the exception says.

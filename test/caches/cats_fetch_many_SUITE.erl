@@ -85,6 +85,8 @@ have_waited(Table, Count) ->
 no_flights(Table, Keys) ->
     cats_test_lib:eventually(fun() -> cats_test_lib:flights() =:= [] end),
     Table =:= deleted orelse [?assertEqual({Key, false}, {Key, flight_to(Table, Key)}) || Key <- Keys],
+    %% Nor any that flight_to/2 hides, as its process is dead.
+    Table =:= deleted orelse ?assertEqual(0, cats:info(Table, flights)),
     no_messages().
 
 %% Also of a key that is too long for a scheduler.

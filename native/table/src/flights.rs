@@ -198,6 +198,11 @@ impl Flights {
         due.unwrap_or(Some(0)).unwrap_or(u64::MAX)
     }
 
+    /// The number of keys that have a flight, also of those whose process has died.
+    pub(crate) fn rows(&self) -> Result<usize, Busy> {
+        self.0.with(|open| open.flights.len())
+    }
+
     /// The bytes of the failures.
     pub(crate) fn bytes(&self) -> usize {
         let bytes = self

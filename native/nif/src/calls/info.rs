@@ -103,6 +103,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         _ if item == env.atom("notify") => Ok(super::notices::info(env, handle)),
         _ if item == atoms::stats() => statistics(env, handle),
         _ if item == atoms::counters() => Ok(counters(env, handle)),
+        _ if item == env.atom("flights") => integer(handle.flights()?),
         _ if item == atoms::trace() => {
             let numbers = [table.serial(), handle.trace_address()];
             Ok(env.tuple(&numbers.map(|number| env.unsigned(number))))

@@ -19,6 +19,11 @@ impl Handle<'_> {
         Ok(known)
     }
 
+    /// The number of keys that have a flight, also of those whose process has died.
+    pub fn flights(self) -> Result<usize, Failure> {
+        Ok(self.store().flights().rows()?)
+    }
+
     /// Begins a flight, unless the key has one for which `lives` returns true, or `failures` count and one is remembered. Returns what is so,
     /// or `None`. Fails with [`Failure::Busy`] if the table has other contents by now.
     pub fn begin_flight(

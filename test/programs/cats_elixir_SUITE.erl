@@ -2,11 +2,13 @@
 -module(cats_elixir_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([tables/1, transactions/1, caches/1, children/1, times/1, configure/1, limits/1, bad_calls/1, dashboard/1]).
+-export([tables/1, transactions/1, caches/1, children/1, times/1, configure/1, cache_in_transactions/1,
+         limits/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [tables, transactions, caches, children, times, configure, limits, bad_calls, dashboard].
+all() ->
+    [tables, transactions, caches, children, times, configure, cache_in_transactions, limits, bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -366,6 +368,30 @@ for {call, says} <- [
   true = fails.(call) =~ says
 end
 [1000, {:objects, 10}] = for item <- [:ttl, :limit], do: :cats.info(Flexible, item)
+").
+
+%% Functions of `Cats' are in the transaction. Those of the cache are not, and stay when it is aborted.
+cache_in_transactions(Config) ->
+    evaluate(Config, "
+defmodule Counted do
+  use Cats.Cache
+end
+{:ok, _} = Supervisor.start_link([Counted], strategy: :one_for_one)
+:ok = Counted.put(:n, 0)
+add = fn ->
+  for _ <- 1..250 do
+    {:ok, true} = Cats.transaction(fn ->
+      [{:n, n}] = Cats.lookup(Counted, :n)
+      Cats.insert(Counted, {:n, n + 1})
+    end)
+  end
+end
+1..4 |> Enum.map(fn _ -> Task.async(add) end) |> Enum.each(&Task.await(&1, 60_000))
+1000 = Counted.get(:n)
+{:error, :stop} = Cats.transaction(fn -> Cats.insert(Counted, {:n, 5}); Cats.abort(:stop) end)
+1000 = Counted.get(:n)
+{:error, :stop} = Cats.transaction(fn -> Counted.put(:n, 5); Cats.abort(:stop) end)
+5 = Counted.get(:n)
 ").
 
 %% What the exception says.

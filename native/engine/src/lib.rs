@@ -261,6 +261,12 @@ pub fn place_of(word: u64) -> u64 {
     shared::linear::position(hash_of(word))
 }
 
+/// The position from which a scan goes on behind the entries of a place. The largest number if no place is behind it.
+#[inline]
+pub fn behind_place(place: u64) -> u64 {
+    shared::linear::after(place)
+}
+
 /// A concurrent map from keys to entries.
 ///
 /// Every method runs under the caller's guard. It waits no longer than a bounded spin, and then returns [`Busy`]:

@@ -108,8 +108,8 @@ impl Found {
 /// Looks up one key after the other. Returns the keys that are left.
 #[inline]
 fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
-    let mut rest = keys;
-    while found.lists.len() < MOST_AT_ONCE && rest.0 != NIL {
+    let (mut rest, most) = (keys, handle.lookups_at_once(MOST_AT_ONCE));
+    while found.lists.len() < most && rest.0 != NIL {
         let (key, tail) = env.cell(rest).ok_or_else(bad)?;
         let fits = match key.is_immediate() {
             true => found.look_up(env, handle, &handle.table().probe(TermRef::immediate(key.0)))?,

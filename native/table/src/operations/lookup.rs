@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::object::group::{Filter, Group, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{is_group, key_of, ObjectRef, COPY_LIMIT};
+use crate::snapshot::Snapshot;
 use crate::store::{Unused, Use, Used};
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
@@ -193,6 +194,15 @@ impl<'g> Handle<'g> {
     #[inline]
     pub fn outgrows_caches(self) -> bool {
         self.store().outgrows_caches()
+    }
+
+    /// How many lookups a call does, of `most` at most: fewer in a snapshot that many others follow.
+    #[inline]
+    pub fn lookups_at_once(self, most: usize) -> usize {
+        match Snapshot::of(self.store()) {
+            Some(snapshot) => snapshot.keys_at_once(self.guard, most),
+            None => most,
+        }
     }
 
     /// Prefetches what a call with this key will read first in the engine. The key is an immediate. Does nothing if the table is small, or

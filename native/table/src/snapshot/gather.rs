@@ -9,7 +9,7 @@ use crate::object::ObjectRef;
 use crate::snapshot::{Snapshot, PASSED};
 use crate::store::engine::DefaultEngine;
 use crate::store::other::Expand;
-use cats_engine::{place_of, Entry, Range};
+use cats_engine::{behind_place, place_of, Entry, Range};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};
 use cats_sync::Busy;
@@ -49,8 +49,55 @@ impl<'g> Gathered<'g> {
     }
 }
 
+/// What nodes have kept of a part, the newest node first.
+struct Kept<'g> {
+    entries: Vec<Seen<'g>>,
+    /// How many there should be at most.
+    most: usize,
+    /// How many there were, also of those that are not within the part any more.
+    looked_at: usize,
+}
+
+impl Default for Kept<'_> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+            most: MANY_KEPT,
+            looked_at: 0,
+        }
+    }
+}
+
+impl<'g> Kept<'g> {
+    /// Adds what a node has within the part, with the key at this position.
+    fn add(&mut self, found: &[Entry], key: usize, is_within: impl Fn(&Seen<'g>) -> bool) {
+        self.looked_at += found.len();
+        let all = found.iter().filter_map(|entry| seen(*entry, key, 0..0));
+        self.entries.extend(all.filter(is_within));
+    }
+
+    /// Where the part is to end, if there are too many: in the middle, by this order of what `of` tells of an entry.
+    fn middle<K: Copy>(&self, of: impl Fn(&Seen<'g>) -> K, order: impl Fn(&K, &K) -> cmp::Ordering) -> Option<K> {
+        if self.entries.len() < self.most {
+            return None;
+        }
+        let mut all: Vec<K> = self.entries.iter().map(of).collect();
+        let middle = (all.len() - 1) / 2;
+        Some(*all.select_nth_unstable_by(middle, order).1)
+    }
+
+    /// Keeps what is within the part. Of one key there may be one entry in each node.
+    fn retain(&mut self, is_within: impl Fn(&Seen<'g>) -> bool) {
+        self.entries.retain(is_within);
+        self.most = MANY_KEPT.max(2 * self.entries.len());
+    }
+}
+
 /// The most entries that are collected of a store at once, of which it is not known yet how many are needed.
 const STEP: usize = 64;
+
+/// When nodes have shown so many entries of a part, it becomes smaller.
+const MANY_KEPT: usize = 2048;
 
 /// Up to this number of nodes need no allocation.
 const FEW_NODES: usize = 8;
@@ -102,13 +149,8 @@ impl Snapshot {
         Ok(gathered)
     }
 
-    /// How many places a part has, of `limit` at most. Each node may have kept something of each place.
-    fn within(&self, guard: &Guard, limit: usize) -> usize {
-        let nodes = self.copies(guard).count();
-        limit.min((PASSED.0 / nodes).max(1))
-    }
-
-    /// The entries from a position on, of about `limit` places, or of fewer if there are many nodes. Moves the position behind them. Only for an unordered table.
+    /// The entries from a position on, of about `limit` places, or of fewer if nodes have kept much of these. Moves the position behind them.
+    /// Only for an unordered table.
     pub fn gather<'g>(
         &self,
         guard: &'g Guard,
@@ -119,7 +161,7 @@ impl Snapshot {
         if bound(*position) == END {
             return Ok(Gathered::nothing());
         }
-        let (live, limit) = (self.live(guard)?, self.within(guard, limit));
+        let live = self.live(guard)?;
         let mut at = *position;
         let mut gathered = self.gather_live(expand, |entries, show| {
             live.scan(guard, &mut at, limit, entries, show)?;
@@ -128,28 +170,29 @@ impl Snapshot {
         // Acquire pairs with the Release in `Node::keep`: whoever sees a change finds what was kept before it.
         fence(Ordering::Acquire);
         let mut end = bound(at);
-        let mut kept: Vec<Seen<'g>> = Vec::new();
-        let mut found = Vec::new();
+        let mut kept = Kept::default();
+        let (mut found, mut step) = (Vec::new(), limit.min(STEP));
         for copies in self.copies_from_newest(guard)? {
             let mut at = *position;
             found.clear();
             while bound(at) < end && found.len() < limit {
-                copies.scan(guard, &mut at, limit.min(STEP), &mut found, &mut |entry,
-                                                                                found: &mut Vec<
-                    Entry,
-                >| {
-                    found.push(entry)
-                })?;
+                let show = &mut |entry, found: &mut Vec<Entry>| found.push(entry);
+                copies.scan(guard, &mut at, step, &mut found, show)?;
             }
             end = end.min(bound(at));
-            kept.extend(found.iter().filter_map(|entry| seen(*entry, self.key(), 0..0)));
+            kept.add(&found, self.key(), |seen| place_of(seen.entry.key) < end);
+            if let Some(middle) = kept.middle(|seen| place_of(seen.entry.key), u64::cmp) {
+                (end, step) = (behind_place(middle), step.div_ceil(2));
+                kept.retain(|seen| place_of(seen.entry.key) < end);
+            }
         }
         self.check()?;
         // SAFETY: the engine has shown the entry under the guard.
         let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| place_of(seen.entry.key) < end;
-        gathered.looked_at += kept.len();
+        gathered.looked_at += kept.looked_at;
         gathered.entries.retain(|seen| is_within(seen) && lived(seen));
+        let mut kept = kept.entries;
         kept.retain(is_within);
         if !kept.is_empty() {
             // Stable, so an older node stays before a newer one.
@@ -164,7 +207,8 @@ impl Snapshot {
         Ok(gathered)
     }
 
-    /// The entries of a range, of about `limit` keys, or of fewer if there are many nodes, in order. Also returns the key from which the range goes on. Only for an ordered table.
+    /// The entries of a range, of about `limit` keys, or of fewer if nodes have kept much of these, in order. Also returns the key from which
+    /// the range goes on. Only for an ordered table.
     pub fn gather_range<'g>(
         &self,
         guard: &'g Guard,
@@ -181,7 +225,7 @@ impl Snapshot {
             (Some(a), Some(b)) if in_order(a, b).is_gt() => Some(b),
             (a, b) => a.or(b),
         };
-        let (live, limit) = (self.live(guard)?, self.within(guard, limit));
+        let live = self.live(guard)?;
         let mut more = false;
         let mut gathered = self.gather_live(expand, |entries, show| {
             more = live.range(guard, range, limit, entries, show)?;
@@ -190,7 +234,7 @@ impl Snapshot {
         // Acquire: as in `gather`.
         fence(Ordering::Acquire);
         let mut end = gathered.entries.last().filter(|_| more).map(|seen| seen.key);
-        let mut kept: Vec<Seen<'g>> = Vec::new();
+        let mut kept = Kept::default();
         let mut found = Vec::new();
         for copies in self.copies_from_newest(guard)? {
             found.clear();
@@ -200,18 +244,23 @@ impl Snapshot {
             let more = copies.range(guard, part, limit, &mut found, &mut |entry, found: &mut Vec<Entry>| {
                 found.push(entry)
             })?;
-            let start = kept.len();
-            kept.extend(found.iter().filter_map(|entry| seen(*entry, self.key(), 0..0)));
+            let start = kept.entries.len();
+            kept.add(&found, self.key(), |_| true);
             if more {
-                end = nearer(end, kept[start..].last().map(|seen| seen.key));
+                end = nearer(end, kept.entries[start..].last().map(|seen| seen.key));
+            }
+            if let Some(middle) = kept.middle(|seen| seen.key, |a, b| in_order(*a, *b)) {
+                end = nearer(end, Some(middle));
+                kept.retain(|seen| in_order(seen.key, middle).is_le());
             }
         }
         self.check()?;
         // SAFETY: the engine has shown the entry under the guard.
         let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| end.is_none_or(|end| in_order(seen.key, end).is_le());
-        gathered.looked_at += kept.len();
+        gathered.looked_at += kept.looked_at;
         gathered.entries.retain(|seen| is_within(seen) && lived(seen));
+        let mut kept = kept.entries;
         kept.retain(is_within);
         if !kept.is_empty() {
             let order = |a: &Seen<'_>, b: &Seen<'_>| in_order(a.key, b.key);
@@ -225,6 +274,12 @@ impl Snapshot {
             gathered.entries.sort_by(order);
         }
         Ok((gathered, end))
+    }
+
+    /// How many keys are looked up at once, of `most` at most. Each may be searched for in all nodes.
+    pub fn keys_at_once(&self, guard: &Guard, most: usize) -> usize {
+        let nodes = self.copies(guard).count();
+        most.min(PASSED.0 / nodes).max(1)
     }
 
     /// What the nodes have kept, from the newest to this snapshot's. In this order, what is found in a node is right unless an older one has

@@ -5,45 +5,82 @@ use super::*;
 use crate::engines::EngineName;
 use crate::models::patiently;
 use cats_sync::epoch::pin;
+use cats_term::TermRef;
 
-/// A part of an old snapshot has the fewer keys the more snapshots are newer: it looks at what each has kept. All parts together are whole.
-#[test]
-fn a_part_of_an_old_snapshot_is_bounded() {
-    const KEYS: u64 = 65;
-    for (name, snapshots) in [
-        (EngineName::Hash, 3),
-        (EngineName::Hash, 300),
-        (EngineName::Ca, 3),
-        (EngineName::Ca, 300),
-    ] {
-        let live: &Store = Box::leak(Box::new(Store::new(name, None, 0, false).expect("memory")));
-        let write_all = |value| (1..=KEYS).for_each(|key| write(live, key, value));
-        write_all(0);
-        let taken: Vec<Snapshot> = (1..=snapshots)
-            .map(|value| {
-                let (snapshot, instant) = begin(live, name);
-                assert!(patiently(|| instant.close()));
-                write_all(value);
-                snapshot
-            })
-            .collect();
-        let oldest = &taken[0];
-        let guard = pin();
-        let (mut keys, mut most, mut last) = (Vec::new(), 0, None::<u64>);
-        loop {
-            let after = last.map(|key| Probe::ordered(cats_term::TermRef::immediate(key)));
-            let gathered = patiently(|| {
-                let after = after.as_ref().map(Probe::erase);
-                oldest.entries_behind(&guard, after, false, MOST_ENTRIES, &mut |_, _| ())
-            });
-            most = most.max(gathered.looked_at);
-            let Some(end) = gathered.entries.last() else { break };
-            last = Some(end.entry.key);
-            assert!(gathered.entries.iter().all(|seen| seen.entry.body == word(0)));
-            keys.extend(gathered.entries.iter().map(|seen| seen.entry.key));
-        }
-        keys.sort_unstable();
-        assert_eq!(keys, (1..=KEYS).map(word).collect::<Vec<_>>());
-        assert!(most <= 2 * PASSED.0, "{most} entries were looked at");
+const KEYS: u64 = 65;
+
+/// A table, and the snapshots between which `write` has changed it. All values are 0 in the oldest one.
+fn taken(name: EngineName, snapshots: u64, write_some: impl Fn(&Store, u64)) -> Vec<Snapshot> {
+    let live: &Store = Box::leak(Box::new(Store::new(name, None, 0, false).expect("memory")));
+    (1..=KEYS).for_each(|key| write(live, key, 0));
+    let take = |number| {
+        let (snapshot, instant) = begin(live, name);
+        assert!(patiently(|| instant.close()));
+        write_some(live, number);
+        snapshot
+    };
+    (1..=snapshots).map(take).collect()
+}
+
+/// All parts of a snapshot, by `next`, of which all values are 0. Returns the number of parts, and how many entries were looked at for one at
+/// most.
+fn whole<'g>(mut next: impl FnMut(Option<u64>) -> Option<Gathered<'g>>) -> (usize, usize) {
+    let (mut keys, mut parts, mut most) = (Vec::new(), 0, 0);
+    while let Some(gathered) = next(keys.last().copied()) {
+        (parts, most) = (parts + 1, most.max(gathered.looked_at));
+        assert!(gathered.entries.iter().all(|seen| seen.entry.body == word(0)));
+        keys.extend(gathered.entries.iter().map(|seen| seen.entry.key));
     }
+    keys.sort_unstable();
+    assert_eq!(keys, (1..=KEYS).map(word).collect::<Vec<_>>());
+    (parts, most)
+}
+
+/// A walk from key to key.
+fn walk(snapshot: &Snapshot) -> (usize, usize) {
+    let guard = pin();
+    whole(|last| {
+        let after = last.map(|key| Probe::ordered(TermRef::immediate(key)));
+        let after = after.as_ref().map(Probe::erase);
+        let part = || snapshot.entries_behind(&guard, after, false, MOST_ENTRIES, &mut |_, _| ());
+        Some(patiently(part)).filter(|gathered| !gathered.entries.is_empty())
+    })
+}
+
+/// A walk from place to place, of an unordered table.
+fn scan(snapshot: &Snapshot) -> (usize, usize) {
+    let (guard, mut place) = (pin(), 0);
+    whole(|_| (place != END).then(|| patiently(|| snapshot.gather(&guard, &mut place, MOST_ENTRIES, &mut |_, _| ()))))
+}
+
+const BOTH: [EngineName; 2] = [EngineName::Hash, EngineName::Ca];
+
+/// Where each of many snapshots has kept all, a part is small.
+#[test]
+fn a_part_is_bounded() {
+    for name in BOTH {
+        let taken = taken(name, 300, |live, number| {
+            (1..=KEYS).for_each(|key| write(live, key, number))
+        });
+        let scanned = (name == EngineName::Hash).then(|| scan(&taken[0]));
+        for (_, most) in scanned.into_iter().chain([walk(&taken[0])]) {
+            assert!(most <= 10_000, "{most} entries were looked at");
+        }
+    }
+}
+
+/// Where each has kept little, a part is large.
+#[test]
+fn a_part_is_no_smaller_than_it_must_be() {
+    for name in BOTH {
+        let taken = taken(name, 300, |live, number| write(live, 1 + number % KEYS, number));
+        let (parts, _) = walk(&taken[0]);
+        assert!(parts <= 2, "{parts} parts");
+    }
+}
+
+#[test]
+fn few_keys_are_looked_up_at_once_among_many_snapshots() {
+    let at_once = |snapshots| taken(EngineName::Hash, snapshots, |_, _| ())[0].keys_at_once(&pin(), 256);
+    assert_eq!([1, 10, 500].map(at_once), [256, 256, 10]);
 }

@@ -42,9 +42,11 @@ fn lookup_several(env: Env, handle: Handle<'_>, keys: Term) -> Result<Term, Fail
         lists: SmallVec::new(),
         words: 0,
     };
+    let most = handle.lookups_at_once(MOST_AT_ONCE);
     let rest = match handle.outgrows_caches() {
         true => look_up_together(env, handle, keys, &mut found)?,
-        false => look_up_each(env, handle, keys, &mut found)?,
+        false if most < MOST_AT_ONCE => timed(env, || look_up_each(env, handle, keys, most, &mut found))?,
+        false => look_up_each(env, handle, keys, MOST_AT_ONCE, &mut found)?,
     };
     account(env, found.words + found.lists.len() * 20);
     // The call itself was counted as one.
@@ -105,10 +107,10 @@ impl Found {
     }
 }
 
-/// Looks up one key after the other. Returns the keys that are left.
+/// Looks up one key after the other, of which there are `most`. Returns the keys that are left.
 #[inline]
-fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
-    let (mut rest, most) = (keys, handle.lookups_at_once(MOST_AT_ONCE));
+fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, most: usize, found: &mut Found) -> Result<Term, Failure> {
+    let mut rest = keys;
     while found.lists.len() < most && rest.0 != NIL {
         let (key, tail) = env.cell(rest).ok_or_else(bad)?;
         let fits = match key.is_immediate() {

@@ -6,7 +6,7 @@
 use crate::object::copy::stable;
 use crate::object::schema::{exact_order, stored_key, Probe};
 use crate::object::ObjectRef;
-use crate::snapshot::{Snapshot, PASSED};
+use crate::snapshot::Snapshot;
 use crate::store::engine::DefaultEngine;
 use crate::store::other::Expand;
 use cats_engine::{behind_place, place_of, Entry, Range};
@@ -98,6 +98,9 @@ const STEP: usize = 64;
 
 /// When nodes have shown so many entries of a part, it becomes smaller.
 const MANY_KEPT: usize = 2048;
+
+/// A call that looks up several keys searches so many nodes for them.
+const SEARCHED: usize = 2000;
 
 /// Up to this number of nodes need no allocation.
 const FEW_NODES: usize = 8;
@@ -279,7 +282,7 @@ impl Snapshot {
     /// How many keys are looked up at once, of `most` at most. Each may be searched for in all nodes.
     pub fn keys_at_once(&self, guard: &Guard, most: usize) -> usize {
         let nodes = self.copies(guard).count();
-        most.min(PASSED.0 / nodes).max(1)
+        most.min(SEARCHED / nodes).max(1)
     }
 
     /// What the nodes have kept, from the newest to this snapshot's. In this order, what is found in a node is right unless an older one has

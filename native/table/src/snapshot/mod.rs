@@ -30,7 +30,7 @@ use gather::{walk_order, Gathered, Seen, END};
 use std::any::Any;
 use std::sync::Arc;
 
-/// The entries that a scheduler looks at to find one that is not hidden, and the nodes in which it looks for several keys.
+/// The entries that a scheduler looks at to find one that is not hidden.
 const PASSED: Budget = Budget(5000);
 /// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
 const FIRST_ENTRIES: usize = 4;

@@ -21,6 +21,9 @@ pub(super) const WRITE: Want = (Right::Write, None);
 pub(super) const MANAGE: Want = (Right::Manage, None);
 pub(super) const INFO: Want = (Right::Info, None);
 
+/// A rough estimate of the nanoseconds for a search in what a snapshot has kept.
+const NODE_NS: usize = 40;
+
 /// The table that an argument names, if the caller may do to it what it wants. That is counted, if the table counts.
 #[inline(always)]
 pub(super) fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, want: Want) -> Result<Handle<'g>, Failure> {
@@ -32,7 +35,18 @@ pub(super) fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, want: Want) -
     }
     let table = TABLES.get(env, term).ok_or(Cause::Type)?;
     check(env, guard, table, want)?;
-    Ok(table.by_identifier(guard))
+    let handle = table.by_identifier(guard);
+    if table.is_snapshot() {
+        account_nodes(env, handle);
+    }
+    Ok(handle)
+}
+
+/// Reports to the scheduler how long a read of a snapshot takes that searches what all newer ones have kept.
+#[cold]
+#[inline(never)]
+fn account_nodes(env: Env, handle: Handle<'_>) {
+    env.account(handle.newer_snapshots() * NODE_NS);
 }
 
 /// Checks that the caller may do what it wants to a table whose identifier it has.

@@ -196,6 +196,11 @@ impl<'g> Handle<'g> {
         self.store().outgrows_caches()
     }
 
+    /// For a snapshot, how many others may have kept what it shows.
+    pub fn newer_snapshots(self) -> usize {
+        Snapshot::of(self.store()).map_or(0, |snapshot| snapshot.nodes(self.guard))
+    }
+
     /// How many lookups a call does, of `most` at most: fewer in a snapshot that many others follow.
     #[inline]
     pub fn lookups_at_once(self, most: usize) -> usize {

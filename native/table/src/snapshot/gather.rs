@@ -281,8 +281,12 @@ impl Snapshot {
 
     /// How many keys are looked up at once, of `most` at most. Each may be searched for in all nodes.
     pub fn keys_at_once(&self, guard: &Guard, most: usize) -> usize {
-        let nodes = self.copies(guard).count();
-        most.min(SEARCHED / nodes).max(1)
+        most.min(SEARCHED / self.nodes(guard)).max(1)
+    }
+
+    /// The number of nodes from this snapshot's to the newest.
+    pub fn nodes(&self, guard: &Guard) -> usize {
+        self.copies(guard).count()
     }
 
     /// What the nodes have kept, from the newest to this snapshot's. In this order, what is found in a node is right unless an older one has

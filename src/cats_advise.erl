@@ -55,12 +55,17 @@
 %% the 500 tables with the most memory, one after the other, and at ten objects of each that others may read. Processes
 %% that live for less than some milliseconds are seldom seen.
 %%
-%% Raises the error `{cannot_watch, Node, traced}' if somebody traces functions of `ets' there, and with another reason
-%% if the node is not reached or ends.
+%% With many tables it takes longer than that: a table in ten milliseconds.
+%%
+%% Raises the error `{cannot_watch, Node, Reason}': `traced' if somebody traces functions of `ets' there, `watched' if
+%% another process watches the node, `seconds' if that is no positive integer, and another reason if the node is not
+%% reached or ends.
 -spec node(node(), Seconds :: pos_integer()) -> [advice()].
 node(Node, Seconds) when is_integer(Seconds), Seconds > 0 ->
-    Sent = send(Node),
-    try watch(Node, Seconds) of
+    Known = reach(Node),
+    Lock = {?MODULE, self()},
+    global:set_lock(Lock, [Node], 0) orelse error({cannot_watch, Node, watched}),
+    try watch(Node, Seconds, Known) of
         #{tables := Tables} = Watched ->
             Judged = [cats_advise_judge:advice(Table) || Table <- Tables],
             Advice = lists:sort(fun(A, B) -> rank(A) =< rank(B) end, Judged),
@@ -69,25 +74,20 @@ node(Node, Seconds) when is_integer(Seconds), Seconds > 0 ->
         {error, Reason} ->
             error({cannot_watch, Node, Reason})
     after
-        [erpc:call(Node, code, Function, [?WATCH])
-         || Sent, lists:member(Node, [node() | nodes(connected)]), Function <- [delete, purge]]
+        global:del_lock(Lock, [Node])
+    end;
+node(Node, _Seconds) ->
+    error({cannot_watch, Node, seconds}).
+
+%% Whether the node has the module, as a node with cats does.
+reach(Node) ->
+    try erpc:call(Node, code, which, [?WATCH]) =/= non_existing
+    catch error:{erpc, Reason} -> error({cannot_watch, Node, Reason})
     end.
 
-%% Whether the module was sent: a node with cats has it.
-send(Node) ->
-    try erpc:call(Node, code, which, [?WATCH]) of
-        non_existing ->
-            {?WATCH, Code, File} = code:get_object_code(?WATCH),
-            {module, ?WATCH} = erpc:call(Node, code, load_binary, [?WATCH, File, Code]),
-            true;
-        _ ->
-            false
-    catch
-        error:{erpc, Reason} -> error({cannot_watch, Node, Reason})
-    end.
-
-watch(Node, Seconds) ->
-    Pid = erpc:call(Node, ?WATCH, start, [self(), Seconds]),
+watch(Node, Seconds, Known) ->
+    Known orelse send(Node),
+    Pid = erpc:call(Node, ?WATCH, start, [self(), Seconds, not Known]),
     Monitor = monitor(process, Pid),
     receive
         {Pid, watched, Result} ->
@@ -96,6 +96,10 @@ watch(Node, Seconds) ->
         {'DOWN', Monitor, process, Pid, Reason} ->
             {error, Reason}
     end.
+
+send(Node) ->
+    {?WATCH, Code, File} = code:get_object_code(?WATCH),
+    {module, ?WATCH} = erpc:call(Node, code, load_binary, [?WATCH, File, Code]).
 
 rank(#{owner := #{otp := Otp}, calls := Calls, memory := Words}) ->
     {Otp, -lists:sum(maps:values(Calls)), -Words}.

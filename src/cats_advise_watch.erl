@@ -7,7 +7,7 @@
 %% sends no more than so many, however often processes call. Schedulers that count at the same instant may count as one.
 %% Outside of these milliseconds no call of `ets' has a breakpoint.
 -module(cats_advise_watch).
--export([start/2]).
+-export([start/3]).
 
 %% In a second: processes that are traced, the calls that they send, and the milliseconds.
 -define(PROCESSES, 200).
@@ -16,21 +16,29 @@
 %% Of a core.
 -define(SHARE, 0.01).
 -define(MOST_TABLES, 500).
+%% Milliseconds after which the module is purged.
+-define(PURGED, 1000).
 %% Milliseconds between two tables.
 -define(REST, 10).
 -define(SAMPLES, 10).
 %% Objects of tables with more words an object are not read, as they would be copied.
 -define(MOST_WORDS, 2000).
 
-%% @doc In a process of its own, linked to the caller: watches for so many seconds, and sends the caller
-%% `{Pid, watched, Result}'. Ends without a trace when the caller or its node does.
--spec start(Caller :: pid(), Seconds :: pos_integer()) -> pid().
-start(Caller, Seconds) ->
+%% @doc In a process of its own: watches for so many seconds, and sends the caller `{Pid, watched, Result}'. Ends without
+%% a trace when the caller or its node does. With `Sent', the module leaves the node in the end.
+-spec start(Caller :: pid(), Seconds :: pos_integer(), Sent :: boolean()) -> pid().
+start(Caller, Seconds, Sent) ->
     spawn(fun() ->
-                  process_flag(trap_exit, true),
-                  link(Caller),
-                  Caller ! {self(), watched, watch(Caller, Seconds)}
+                  monitor(process, Caller),
+                  Result = try watch(Caller, Seconds) after Sent andalso leave() end,
+                  Caller ! {self(), watched, Result}
           end).
+
+%% The code of this process is purged when it has ended.
+leave() ->
+    _ = code:purge(?MODULE),
+    true = code:delete(?MODULE),
+    timer:apply_after(?PURGED, code, purge, [?MODULE]).
 
 watch(Caller, Seconds) ->
     case erlang:trace_info({ets, lookup, 2}, traced) of
@@ -59,7 +67,7 @@ memory(Caller, N, Name) ->
     ets:info(Name, memory).
 
 sleep(Caller, Milliseconds) ->
-    receive {'EXIT', Caller, _} -> exit(normal)
+    receive {'DOWN', _, process, Caller, _} -> exit(normal)
     after Milliseconds -> ok
     end.
 

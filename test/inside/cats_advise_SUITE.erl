@@ -177,6 +177,21 @@ another_node(_Config) ->
     Advice = peer:call(Watcher, cats_advise, node, [Node, 1], infinity),
     ?assertMatch([_ | _], Advice),
     ?assertEqual(false, peer:call(Bare, code, is_loaded, [cats_advise_watch])),
+    %% One at a time. The module also leaves when the caller is killed.
+    Loaded = fun() -> erpc:call(Node, code, is_loaded, [cats_advise_watch]) =/= false end,
+    ?assertEqual({cannot_watch, Node, watched},
+                 peer:call(Watcher, erlang, apply,
+                           [fun() ->
+                                    First = spawn(fun() -> cats_advise:node(Node, 60) end),
+                                    cats_test_lib:eventually(Loaded),
+                                    Second = try cats_advise:node(Node, 1) catch error:Reason -> Reason end,
+                                    exit(First, kill),
+                                    cats_test_lib:eventually(fun() -> not Loaded() end),
+                                    Second
+                            end, []], infinity)),
+    ?assertMatch([_ | _], peer:call(Watcher, cats_advise, node, [Node, 1], infinity)),
+    [?assertError({cannot_watch, Node, seconds}, peer:call(Watcher, cats_advise, node, [Node, Seconds]))
+     || Seconds <- [0, 1.5, infinity]],
     ?assertError({cannot_watch, nowhere@localhost, noconnection},
                  peer:call(Watcher, cats_advise, node, [nowhere@localhost, 1])),
     [peer:stop(Peer) || Peer <- Peers].
@@ -184,7 +199,7 @@ another_node(_Config) ->
 %% The watching process ends with its caller, and leaves no trace.
 gone(_Config) ->
     Caller = spawn(fun() -> receive never -> ok end end),
-    Watching = cats_advise_watch:start(Caller, 60),
+    Watching = cats_advise_watch:start(Caller, 60, false),
     Monitor = monitor(process, Watching),
     exit(Caller, kill),
     receive {'DOWN', Monitor, process, Watching, normal} -> ok end,

@@ -612,6 +612,8 @@ explanation(Function, Arguments, Reason, Top = {Blamed, Name, As, Info}, Module)
         %% ets reports an internal function that does the work.
         false when Function =:= tab2list; Function =:= delete_all_objects; tl(Arguments) =:= [binary] ->
             {cause(Info), remarks(Reason, Top)};
+        %% cats says more, as cats_failure_SUITE has it.
+        false when Function =:= setopts -> {Name, As =:= Arguments orelse As, cause(Info)};
         false -> {Name, As =:= Arguments orelse As, cause(Info), remarks(Reason, Top), text(Reason, Top)}
     end.
 

@@ -996,7 +996,7 @@ safe_fixtable(Table, Fix) ->
     ?RESULT(cats_nif:safe_fixtable(Table, Fix)).
 
 %% @doc Changes options of the table. Fails with `badarg' when the caller does not own the table, or when an option is
-%% invalid.
+%% invalid. `stats' alone may be changed by each process that may write the table.
 %%
 %% <ul>
 %% <li>`heir': who gets the table when its owner ends.</li>

@@ -100,7 +100,7 @@ function drawUncounted(shown) {
   const uncounted = shown.filter(row => row.stats.operations === undefined), note = $('uncounted');
   note.hidden = !uncounted.length;
   if (uncounted.length) note.replaceChildren('Operations of ' + (uncounted.length > 1 ? uncounted.length + ' tables are' : '1 table is')
-    + ' not counted. The owner of a table counts them from now on when it calls ', call('setopts', uncounted[0], '[{stats, true}]'));
+    + ' not counted. Who may write a table has them counted from now on by ', call('setopts', uncounted[0], '[{stats, true}]'));
 }
 function drawRows() {
   const wanted = $('filter').value.toLowerCase(), column = COLUMNS.find(one => one.key === sort);

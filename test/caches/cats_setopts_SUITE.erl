@@ -155,11 +155,22 @@ nothing_changes(_Config) ->
     ?assert(is_map_key(lookups, cats:stats(Table))).
 
 only_the_owner(_Config) ->
-    Table = cats:new(t, [public, {ttl, 5000}, {limit, {objects, 100}}]),
-    [?assertEqual(badarg, cats_test_lib:in_process(fun() ->
-                                                           try cats:setopts(Table, Option) catch error:E -> E end
-                                                   end))
-     || Option <- [{ttl, 1}, {limit, {objects, 1}}, {evict, clock}, {stats, true}]],
+    Options = [{ttl, 5000}, {limit, {objects, 100}}],
+    [Public, Protected, Private] = Tables = [cats:new(t, [Access | Options])
+                                             || Access <- [public, protected, private]],
+    Other = fun(Table, Option) ->
+                    cats_test_lib:in_process(fun() -> try cats:setopts(Table, Option) catch error:E -> E end end)
+            end,
+    [?assertEqual(badarg, Other(Table, Option))
+     || Table <- Tables,
+        Option <- [{ttl, 1}, {limit, {objects, 1}}, {evict, clock}, [{stats, true}, {evict, clock}], []]],
+    %% Operations are counted for whoever may write.
+    ?assertEqual([true, badarg, badarg], [Other(Table, {stats, true}) || Table <- Tables]),
+    ?assert(Other(Public, [{stats, false}])),
+    ?assert(Other(Public, [{stats, true}])),
+    ?assertEqual([true, false, false],
+                 [is_map_key(lookups, cats:stats(Table)) || Table <- [Public, Protected, Private]]),
+    Table = Public,
     Snapshot = cats:snapshot(Table),
     ?assertError(badarg, cats:setopts(Snapshot, {stats, true})).
 

@@ -24,8 +24,8 @@
 %% Objects of tables with more words an object are not read, as they would be copied.
 -define(MOST_WORDS, 2000).
 
-%% @doc In a process of its own: watches for so many seconds, and sends the caller `{Pid, watched, Result}'. Ends without
-%% a trace when the caller or its node does. With `Sent', the module leaves the node in the end.
+%% @doc In a process of its own: watches for so many seconds, and sends the caller `{Pid, watched, Result}'. Ends
+%% without a trace when the caller or its node does. With `Sent', the module leaves the node in the end.
 -spec start(Caller :: pid(), Seconds :: pos_integer(), Sent :: boolean()) -> pid().
 start(Caller, Seconds, Sent) ->
     spawn(fun() ->

@@ -35,11 +35,7 @@ pub(super) fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, want: Want) -
     }
     let table = TABLES.get(env, term).ok_or(Cause::Type)?;
     check(env, guard, table, want)?;
-    let handle = table.by_identifier(guard);
-    if table.is_snapshot() {
-        account_nodes(env, handle);
-    }
-    Ok(handle)
+    Ok(table.by_identifier(guard))
 }
 
 /// Reports to the scheduler how long a read of a snapshot takes that searches what all newer ones have kept.
@@ -52,7 +48,14 @@ fn account_nodes(env: Env, handle: Handle<'_>) {
 /// Checks that the caller may do what it wants to a table whose identifier it has.
 #[inline(always)]
 pub(super) fn check(env: Env, guard: &Guard, table: &Table, (right, operation): Want) -> Result<(), Failure> {
-    match table.check_for(guard, right, operation, || env.this_process().0) {
+    // A snapshot asks for the caller always, and other tables seldom.
+    let caller = || {
+        if table.is_snapshot() {
+            account_nodes(env, table.by_identifier(guard));
+        }
+        env.this_process().0
+    };
+    match table.check_for(guard, right, operation, caller) {
         Ok(()) => Ok(()),
         Err(_) => check_again(env, guard, table, (right, operation)),
     }

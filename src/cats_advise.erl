@@ -1,6 +1,7 @@
-%% @doc Advice on tables. {@link node/2} watches the tables of `ets' in a running node, and says which of them cats
-%% would serve better. {@link workload/1} tries a workload on every kind of table of `ets' and of cats that
-%% could serve it.
+%% @doc Advice on tables.
+%%
+%% {@link node/2} watches the tables of `ets' in a running node, and says which of them cats would serve better.
+%% {@link workload/1} tries a workload on all kinds of tables that could serve it.
 -module(cats_advise).
 -export([node/2, json/1, workload/1]).
 -export_type([advice/0, spec/0, operation/0, shape/0, trial/0]).
@@ -55,11 +56,16 @@
 %% the 500 tables with the most memory, one after the other, and at ten objects of each that others may read. Processes
 %% that live for less than some milliseconds are seldom seen.
 %%
-%% With many tables it takes longer than that: a table in ten milliseconds.
+%% With many tables it takes longer than that, by ten milliseconds a table.
 %%
-%% Raises the error `{cannot_watch, Node, Reason}': `traced' if somebody traces functions of `ets' there, `watched' if
-%% another process watches the node, `seconds' if that is no positive integer, and another reason if the node is not
-%% reached or ends.
+%% Raises the error `{cannot_watch, Node, Reason}'. The reason is
+%%
+%% <ul>
+%% <li>`traced' if somebody traces functions of `ets' there</li>
+%% <li>`watched' if another process watches the node</li>
+%% <li>`seconds' if that is no positive integer</li>
+%% <li>another one if the node is not reached, or ends</li>
+%% </ul>
 -spec node(node(), Seconds :: pos_integer()) -> [advice()].
 node(Node, Seconds) when is_integer(Seconds), Seconds > 0 ->
     Known = reach(Node),

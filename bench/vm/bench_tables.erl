@@ -32,8 +32,8 @@ ets(Names) ->
                end || Name <- string:lexemes(Names, " ")],
     {string:trim("ets " ++ Names), ets, Options}.
 
-%% @doc A subject of cats with an engine of the papers and its concurrency options, by their short names: r
-%% read_concurrency (reader groups), w write_concurrency (64 bucket locks, as ets had for long).
+%% @doc A subject of cats with an engine of the papers and its concurrency options, by their short names. `r' is
+%% read_concurrency (reader groups). `w' is write_concurrency (64 bucket locks, as ets had for long).
 -spec engine(Engine :: atom(), Concurrency :: string()) -> bench_experiment:subject().
 engine(Engine, Names) -> engine(Engine, Names, []).
 

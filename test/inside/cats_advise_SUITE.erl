@@ -1,6 +1,6 @@
 %% cats_advise:workload/1 measures what its specification says, and refuses what it does not understand. The suite does
-%% not check how fast anything is. cats_advise:node/2 sees the tables of a node and what is called there, leaves nothing
-%% behind, and advises by what it saw.
+%% not check how fast anything is.
+%% cats_advise:node/2 sees the tables of a node and what is called there. It advises by that, and leaves nothing behind.
 -module(cats_advise_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0]).

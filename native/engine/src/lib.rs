@@ -264,7 +264,8 @@ pub fn place_of(word: u64) -> u64 {
 /// The position from which a scan goes on behind the entries of a place. The largest number if no place is behind it.
 #[inline]
 pub fn behind_place(place: u64) -> u64 {
-    shared::linear::after(place)
+    // A bucket of this depth would have one place.
+    shared::linear::behind(place, 62).unwrap_or(u64::MAX)
 }
 
 /// A concurrent map from keys to entries.

@@ -13,8 +13,6 @@ mod failures;
 pub mod flights;
 pub mod garbage;
 mod history;
-#[cfg(test)]
-mod models;
 mod object;
 mod operations;
 pub mod preferred;
@@ -23,6 +21,8 @@ mod registry;
 mod snapshot;
 mod store;
 mod table;
+#[cfg(test)]
+mod testing;
 mod write_log;
 
 pub use budget::{check_unlimited, set_on_scheduler, Budget};

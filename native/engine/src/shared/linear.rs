@@ -86,12 +86,6 @@ pub fn position(hash: u64) -> u64 {
     (hash >> 2).reverse_bits()
 }
 
-/// The next position in traversal order. Behind the last one it is the largest number.
-#[inline]
-pub fn after(position: u64) -> u64 {
-    position.saturating_add(4)
-}
-
 /// The least hash at a position.
 #[inline]
 pub fn hash_at(position: u64) -> u64 {

@@ -44,7 +44,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
             None => atoms::undefined(),
             Some(limit) => env.tuple(&[unit_atom(limit.unit), env.unsigned(limit.number)]),
         }),
-        _ if item == env.atom("used") => Ok(match handle.taken() {
+        _ if item == atoms::used() => Ok(match handle.taken() {
             None => atoms::undefined(),
             Some(_) => {
                 handle.settle(false)?;

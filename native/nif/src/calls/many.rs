@@ -188,8 +188,8 @@ fn count_others(handle: Handle<'_>, operation: Operation, count: usize) {
     handle.table().count_more(operation, count.saturating_sub(1));
 }
 
-/// Calls `act` for the first keys of a list, of which there are `most`. Returns the rest: those for which there was no time, or the first for which `act` failed and
-/// those behind it. Fails if nothing was done.
+/// Calls `act` for the first keys of a list, of which there are `most`. Returns the rest: those for which there was no time, or the first
+/// for which `act` failed and those behind it. Fails if nothing was done.
 pub(super) fn of_each(
     env: Env,
     handle: Handle<'_>,

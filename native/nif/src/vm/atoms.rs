@@ -131,6 +131,7 @@ atoms! {
     type_ = "type",
     undefined = "undefined",
     underscore = "_",
+    used = "used",
     wait = "wait",
     write = "write",
     write_concurrency = "write_concurrency",

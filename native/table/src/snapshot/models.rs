@@ -3,7 +3,7 @@
 use super::world::{begin, probe, word, write};
 use super::*;
 use crate::engines::EngineName;
-use crate::models::{explore, patiently};
+use crate::testing::{explore, patiently};
 use cats_sync::epoch::pin;
 use shuttle::thread::spawn;
 

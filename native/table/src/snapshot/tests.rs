@@ -3,7 +3,7 @@
 use super::world::{begin, word, write};
 use super::*;
 use crate::engines::EngineName;
-use crate::models::patiently;
+use crate::testing::patiently;
 use cats_sync::epoch::pin;
 use cats_term::TermRef;
 

@@ -709,8 +709,8 @@ fn update_item<E: InlineEngine>(
     })
 }
 
-/// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first, or the one whose turn it is. `tally` has what `visit` freed
-/// and is not in the purse yet.
+/// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first. Without it, that of the shard
+/// whose turn it is comes first. `tally` has what `visit` freed and is not in the purse yet.
 fn fill<T: KeyItem>(
     shards: &Shards<T>,
     first: Option<u32>,

@@ -1,8 +1,8 @@
 //! Models of the log: writers and readers in random schedules.
 
 use super::*;
-use crate::models::{explore, patiently};
 use crate::object::schema::Probe;
+use crate::testing::{explore, patiently};
 use cats_sync::facade::AtomicBool;
 use cats_sync::version_lock::VersionLock;
 use cats_term::TermRef;

@@ -5,6 +5,7 @@
 -export([about/0, points/1, measure/4, rows/0]).
 
 -define(LARGE, 100_000).
+-define(SIZES, [10, 100, 1000, 10_000, ?LARGE]).
 
 about() ->
     #{title => "Calls of everyday programs",
@@ -14,7 +15,9 @@ about() ->
 
 points(Size) ->
     [#{axes => [{group, Group}, {call, Call}], subjects => subjects(Size), seconds => seconds(Size)}
-     || {Group, Calls} <- rows(), {Call, _} <- Calls].
+     || {Group, Calls} <- rows(), {Call, #{objects := Objects}} <- Calls,
+        %% The rows of shapes are many, and alike.
+        Size =/= quick orelse Group =/= shapes orelse Objects =:= hd(?SIZES)].
 
 %% For two workers, ets has the concurrency options that those programs choose, too. The best of both counts.
 subjects(Size) ->
@@ -45,8 +48,8 @@ measure(Size, #{group := Group, call := Call}, {_, _, Options} = Subject, Seed) 
 %% @doc All rows, by group: a name and the calls.
 -spec rows() -> [{Group :: atom(), [{Call :: string(), bench_calls:calls()}]}].
 rows() ->
-    [{values, values()}, {updates, updates()}, {keys, keys()}, {named, named()}, {bags, bags()}, {sets, sets()},
-     {ordered, ordered()}].
+    [{values, values()}, {shapes, shapes()}, {updates, updates()}, {keys, keys()}, {named, named()}, {bags, bags()},
+     {sets, sets()}, {ordered, ordered()}].
 
 %% Lookup and insertion over an object that is there. Caches (Cachex), sessions (ejabberd), queues (RabbitMQ),
 %% configuration.
@@ -76,6 +79,21 @@ values() ->
       row(lookup, [set], ?LARGE, binary, fun cached/2, fun itself/2, [{keypos, 2}])},
      {"insert of a cache entry among 100 000",
       row(insert, [set], ?LARGE, binary, fun cached/2, fun(K, N) -> cached(K, N + 1) end, [{keypos, 2}])}].
+
+%% What programs of their own keep, in tables of all sizes: sessions, nested records, and the parts of both.
+shapes() ->
+    [{lists:concat([Calls, " of ", Text, " among ", Objects]),
+      row(Calls, [set], Objects, Key, fun(K, N) -> {K, value(Value, N)} end,
+          case Calls of
+              lookup -> fun itself/2;
+              insert -> fun(K, N) -> {K, value(Value, N + 1)} end
+          end)}
+     || {Text, Key, Value} <-
+            [{"a tuple of 24", integer, {tuple, 24}}, {"a nested record", integer, nested},
+             {"a session as a map", token, session_map}, {"six nested tuples", integer, {nested, 6}},
+             {"a list of 20", integer, {list, 20}}, {"a map of 7", integer, {map, 7}},
+             {"three short binaries", integer, {binaries, 3}}],
+        Objects <- ?SIZES, Calls <- [lookup, insert]].
 
 %% Counters (RabbitMQ, prometheus.erl), caches that renew an entry's time (Cachex), states.
 updates() ->
@@ -277,6 +295,15 @@ key(lock, N) -> {{accounts, N}, write, {tid, N, self()}}.
 value(integer, N) -> N;
 value({map, Pairs}, N) -> maps:from_list([{key(atom, Pair), N + Pair} || Pair <- lists:seq(1, Pairs)]);
 value({binary, Bytes}, N) -> <<N:(8 * Bytes)>>;
+value({tuple, Elements}, N) -> list_to_tuple(value({list, Elements}, N));
+value({list, Elements}, N) -> lists:seq(N + 1, N + Elements);
+value({binaries, Number}, N) -> list_to_tuple([value({binary, 12}, N + Each) || Each <- lists:seq(1, Number)]);
+value({nested, 0}, N) -> N;
+value({nested, Levels}, N) -> {active, value({nested, Levels - 1}, N + 1), N};
+value(nested, N) -> {ok, [{name, key(binary, N)}, {position, {N, N + 1}}], value({map, 5}, N)};
+value(session_map, N) ->
+    #{user => key(binary, N), roles => [user, editor], locale => en, resource => <<"web">>,
+      since => 1_700_000_000 + N, seen => 1_700_000_000 + 2 * N, requests => N};
 value(function, N) -> fun(X) -> X + N end;
 value(session, N) ->
     {key(binary, N), #{locale => en, roles => [user, editor], resource => <<"web">>}, [online, visible],

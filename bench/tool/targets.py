@@ -37,6 +37,8 @@ TARGETS = [
     Target("everyday calls, 1 worker: geometric mean", 1.3, "everyday", {"workers": 1}, "mean"),
     Target("… 2 workers", 1.8, "everyday", {"workers": 2}, "mean"),
     Target("… any call", 1.0, "everyday"),
+    Target("… sessions, records and their parts, 1 worker: geometric mean", 1.1, "everyday", {"workers": 1, "group": "shapes"}, "mean"),
+    Target("… 2 workers", 1.5, "everyday", {"workers": 2, "group": "shapes"}, "mean"),
     Target("insertion into an ordered_set in any order of the keys", 1.2, "insertion_patterns"),
     Target("ets_bench, range 2^21, 1 worker, set: geometric mean", 4.0, "ets_bench", {"range": LARGE, "workers": 1, "type": "set"}, "mean"),
     Target("… ordered_set", 5.0, "ets_bench", {"range": LARGE, "workers": 1, "type": "ordered_set"}, "mean"),

@@ -301,15 +301,19 @@ used_ones_stay(_Config) ->
          Table = cats:new(t, [Type, {limit, {objects, 20_000}}, {evict, Policy}]),
          Hot = [{hot, N} || N <- lists:seq(1, 10)],
          true = cats:insert(Table, [{Key, 0} || Key <- Hot]),
-         Use = fun() -> [[_] = cats:lookup(Table, Key) || _ <- [1, 2, 3], Key <- Hot] end,
+         Use = fun(When) ->
+                       Lost = [Key || _ <- [1, 2, 3], Key <- Hot, cats:lookup(Table, Key) =:= []],
+                       Again = [{Key, cats:lookup(Table, Key)} || Key <- Lost],
+                       ?assertEqual({Type, Policy, When, []}, {Type, Policy, When, Again})
+               end,
          [begin
-              _ = Use(),
+              Use({before, Round}),
               true = cats:insert_many(Table, [{{cold, Round, N}, 0} || N <- lists:seq(1, 1000)])
           end || Round <- lists:seq(1, 25)],
-         _ = Use(),
+         Use(before),
          ?assert(cats:setopts(Table, {limit, {objects, 100}})),
          [begin
-              _ = Use(),
+              Use({'after', Round}),
               true = cats:insert(Table, [{{cool, Round, N}, 0} || N <- lists:seq(1, 10)])
           end || Round <- lists:seq(1, 200)],
          ?assertEqual(100, cats:info(Table, size))

@@ -30,7 +30,7 @@ pub struct Seen<'g> {
 pub struct Gathered<'g> {
     pub entries: Vec<Seen<'g>>,
     pub objects: Vec<ObjectRef<'g>>,
-    /// The entries that were looked at, the hidden ones included.
+    /// The entries that were looked at, the hidden ones included, and as many as the search of the nodes counts for.
     pub looked_at: usize,
 }
 
@@ -56,6 +56,7 @@ struct Kept<'g> {
     most: usize,
     /// How many there were, also of those that are not within the part any more.
     looked_at: usize,
+    nodes: usize,
 }
 
 impl Default for Kept<'_> {
@@ -64,6 +65,7 @@ impl Default for Kept<'_> {
             entries: Vec::new(),
             most: MANY_KEPT,
             looked_at: 0,
+            nodes: 0,
         }
     }
 }
@@ -72,6 +74,7 @@ impl<'g> Kept<'g> {
     /// Adds what a node has within the part, with the key at this position.
     fn add(&mut self, found: &[Entry], key: usize, is_within: impl Fn(&Seen<'g>) -> bool) {
         self.looked_at += found.len();
+        self.nodes += 1;
         let all = found.iter().filter_map(|entry| seen(*entry, key, 0..0));
         self.entries.extend(all.filter(is_within));
     }
@@ -86,6 +89,11 @@ impl<'g> Kept<'g> {
         Some(*all.select_nth_unstable_by(middle, order).1)
     }
 
+    /// How much work it was to find these, in entries.
+    fn work(&self) -> usize {
+        self.looked_at + self.nodes / NODES_OF_AN_ENTRY
+    }
+
     /// Keeps what is within the part. Of one key there may be one entry in each node.
     fn retain(&mut self, is_within: impl Fn(&Seen<'g>) -> bool) {
         self.entries.retain(is_within);
@@ -98,6 +106,9 @@ const STEP: usize = 64;
 
 /// When nodes have shown so many entries of a part, it becomes smaller.
 const MANY_KEPT: usize = 2048;
+
+/// To search so many nodes is as much work as to look at an entry.
+const NODES_OF_AN_ENTRY: usize = 2;
 
 /// A call that looks up several keys searches so many nodes for them.
 const SEARCHED: usize = 2000;
@@ -193,7 +204,7 @@ impl Snapshot {
         // SAFETY: the engine has shown the entry under the guard.
         let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| place_of(seen.entry.key) < end;
-        gathered.looked_at += kept.looked_at;
+        gathered.looked_at += kept.work();
         gathered.entries.retain(|seen| is_within(seen) && lived(seen));
         let mut kept = kept.entries;
         kept.retain(is_within);
@@ -261,7 +272,7 @@ impl Snapshot {
         // SAFETY: the engine has shown the entry under the guard.
         let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| end.is_none_or(|end| in_order(seen.key, end).is_le());
-        gathered.looked_at += kept.looked_at;
+        gathered.looked_at += kept.work();
         gathered.entries.retain(|seen| is_within(seen) && lived(seen));
         let mut kept = kept.entries;
         kept.retain(is_within);

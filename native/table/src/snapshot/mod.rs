@@ -30,7 +30,7 @@ use gather::{walk_order, Gathered, Seen, END};
 use std::any::Any;
 use std::sync::Arc;
 
-/// The entries that a scheduler looks at to find one that is not hidden.
+/// The entries and nodes that a scheduler looks at to find an entry that is not hidden.
 const PASSED: Budget = Budget(5000);
 /// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
 const FIRST_ENTRIES: usize = 4;
@@ -231,7 +231,7 @@ impl Snapshot {
     }
 
     /// Calls `show` with the parts of a range of an ordered table, until it returns false or the range ends. Returns whether it may go on.
-    /// On a scheduler it passes at most `most` entries.
+    /// On a scheduler it passes about `most` entries and nodes.
     fn each_part<'g>(
         &self,
         guard: &'g Guard,

@@ -13,7 +13,7 @@ use cats_sync::epoch::Guard;
 use cats_sync::Busy;
 use cats_term::compare;
 
-/// The entries that a scheduler passes.
+/// The entries and nodes that a scheduler passes.
 const COUNTED: Budget = Budget(10_000);
 
 impl Snapshot {

@@ -55,6 +55,18 @@ fn scan(snapshot: &Snapshot) -> (usize, usize) {
 
 const BOTH: [EngineName; 2] = [EngineName::Hash, EngineName::Ca];
 
+/// What looks at one entry of many nodes does not count as one entry.
+#[test]
+fn nodes_count_for_the_budget() {
+    for name in BOTH {
+        let snapshots = taken(name, 100, |_, _| ());
+        let (_, most) = walk(&snapshots[0]);
+        assert!(most >= KEYS as usize + 50, "{name:?}: {most}");
+        let (_, most) = walk(&snapshots[99]);
+        assert!(most <= KEYS as usize + 1, "{name:?}: {most}");
+    }
+}
+
 /// Where each of many snapshots has kept all, a part is small.
 #[test]
 fn a_part_is_bounded() {

@@ -48,14 +48,13 @@ test: deps-test ## run all tests that may run beside other programs
 	@scripts/test
 
 test-native: deps-test ## the tests of the Rust crates; builds the library that cats_term_SUITE and the storm load
-	cd native && cargo test --locked --no-fail-fast
+	cd native && cargo test --locked --no-fail-fast --tests
 	cd native && cargo build --locked --package cats-nif --features selftest
 
 test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/loom sh -c '\
-	    cargo test --locked --profile models -p cats-sync --test models --test instant_model --test resize_model && \
-	    cargo test --locked --profile models -p cats-papers --test lock_models --test linear_hash_model \
-	        --test hazard_model --test skip_list_model'
+	    cargo test --locked --profile models -p cats-sync -p cats-papers --test models --test instant_model --test resize_model \
+	        --test lock_models --test linear_hash_model --test hazard_model --test skip_list_model'
 
 test-schedules: deps-test ## models of whole engines under random schedules, with shuttle
 	cd native && RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle sh -c '\

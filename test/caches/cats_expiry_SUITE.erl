@@ -880,7 +880,7 @@ reports(Got) ->
 
 %% Whatever others do, nobody finds an object after its time, and no object is lost before.
 readers_and_writers(_Config) ->
-    Time = cats_test_lib:environment("EXPIRY_MS", cats_test_lib:rounds(2000)),
+    Time = cats_test_lib:environment("EXPIRY_MS", cats_test_lib:rounds(1000)),
     [begin
          Table = cats:new(t, [Type, public, {Kind, 20}]),
          Writer = fun(Me) ->

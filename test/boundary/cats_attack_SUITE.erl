@@ -24,7 +24,7 @@ end_per_suite(_Config) -> ok.
 in_peer(Function, Arguments) ->
     Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
     try
-        peer:call(Peer, ?MODULE, Function, Arguments, 300000)
+        peer:call(Peer, ?MODULE, Function, Arguments, infinity)
     after
         peer:stop(Peer)
     end.
@@ -43,6 +43,9 @@ dirty_calls(Depth) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Any arguments
 
+%% Fewer bytes than these are left of the calls.
+-define(GROWTH, 20_000_000).
+
 calls() -> cats_test_lib:environment("CALLS", cats_test_lib:rounds(30000)).
 
 %% CALLS (environment) of random functions with random arguments, many of them what other calls gave.
@@ -50,7 +53,7 @@ hostile_calls(_Config) ->
     {Kept, Grown, Outcomes} = in_peer(hostile, [rand:export_seed(), calls()]),
     ct:log("memory grew by ~b bytes, ~p", [Grown, Outcomes]),
     ?assert(Kept),
-    ?assert(Grown < 20000000, Grown),
+    ?assert(Grown < ?GROWTH, Grown),
     %% A panic is a fault, even if the VM goes on.
     ?assertEqual([], [Reason || {Reason, _} <- Outcomes, is_tuple(Reason), element(1, Reason) =:= panic]).
 
@@ -70,7 +73,9 @@ hostile(Seed, Calls) ->
     Before = settled(),
     Outcomes = attackers(Calls, Others),
     Kept = lists:all(fun(Table) -> lists:sort(cats:tab2list(Table)) =:= Objects end, Others),
-    {Kept, settled() - Before, Outcomes}.
+    %% On a busy machine it is a while until all is freed.
+    _ = catch cats_test_lib:eventually(fun() -> cats:memory() - Before < ?GROWTH end),
+    {Kept, cats:memory() - Before, Outcomes}.
 
 settled() ->
     timer:sleep(1500),

@@ -548,7 +548,8 @@ batches() ->
 collect() ->
     [cats_nif:test_collect() || _ <- lists:seq(1, 10)].
 
-expect(Condition) -> expect(Condition, 100).
+%% For a minute or longer.
+expect(Condition) -> expect(Condition, 3000).
 
 expect(Condition, 0) -> error({never, Condition});
 expect(Condition, Times) ->

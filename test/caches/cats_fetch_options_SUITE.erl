@@ -547,7 +547,7 @@ nothing_ahead(_Config) ->
 %% values never go back.
 many_ahead(_Config) ->
     [begin
-         Table = cats:new(t, [Type, public, {ttl, 1000}]),
+         Table = cats:new(t, [Type, public, {ttl, 1_000_000}]),
          Running = counters:new(1, []),
          Make = fun(Key) ->
                         counters:add(Running, 1, 1),
@@ -558,7 +558,7 @@ many_ahead(_Config) ->
                 end,
          {key, First} = cats:fetch(Table, key, Make),
          Fetch = fun(_, Last) ->
-                         {key, Value} = cats:fetch(Table, key, Make, ahead(1000)),
+                         {key, Value} = cats:fetch(Table, key, Make, ahead(1_000_000)),
                          true = Value >= Last,
                          Value
                  end,

@@ -100,8 +100,8 @@ named(Name, Advice) ->
 watched(_Config) ->
     Old = erlang:system_flag(trace_control_word, 17),
     Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
-    ok = peer:call(Peer, ?MODULE, tables, []),
-    Advice = peer:call(Peer, ?MODULE, seen, [], infinity),
+    ok = call(Peer, ?MODULE, tables, []),
+    Advice = call(Peer, ?MODULE, seen, []),
     #{calls := Calls, callers := Callers, type := set, protection := public, samples := Samples} = Shared =
         named(advised_shared, Advice),
     ?assert(lists:sum(maps:values(Calls)) =< 2 * 2 * 400, Calls),
@@ -116,9 +116,9 @@ watched(_Config) ->
     ?assertMatch({match, _}, re:run(cats_advise:json([Shared]), "\"values\": *\\[\"integer\", *\"\\{binary,12\\}\"")),
     ?assertMatch({match, _}, re:run(cats_advise:json([Shared]), "\"why\": *\"[1-3] processes called it")),
     %% Nothing is left behind.
-    [?assertEqual({traced, false}, peer:call(Peer, erlang, trace_info, [{ets, Function, Arity}, traced]))
+    [?assertEqual({traced, false}, call(Peer, erlang, trace_info, [{ets, Function, Arity}, traced]))
      || {Function, Arity} <- [{lookup, 2}, {insert, 2}, {foldl, 3}]],
-    ?assertEqual(0, peer:call(Peer, erlang, system_flag, [trace_control_word, 0])),
+    ?assertEqual(0, call(Peer, erlang, system_flag, [trace_control_word, 0])),
     17 = erlang:system_flag(trace_control_word, Old),
     peer:stop(Peer).
 
@@ -150,16 +150,19 @@ judged(_Config) ->
              {differs, Large#{calls => #{foldl => 1}, type => ordered_set}, "another order", false},
              {differs, Large#{heir => self()}, "heir", true}, {differs, Large, "heir", false}]].
 
+%% However long that takes.
+call(Peer, Module, Function, Arguments) -> peer:call(Peer, Module, Function, Arguments, infinity).
+
 %% Somebody else's traces stay, and are the reason of a refusal.
 traced_already(_Config) ->
     Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
-    _ = peer:call(Peer, erlang, trace_pattern, [{ets, lookup, 2}, true, [global]]),
+    _ = call(Peer, erlang, trace_pattern, [{ets, lookup, 2}, true, [global]]),
     ?assertEqual({cannot_watch, nonode@nohost, traced},
-                 peer:call(Peer, erlang, apply, [fun() -> try cats_advise:node(node(), 1)
-                                                          catch error:Reason -> Reason
-                                                          end
-                                                 end, []], infinity)),
-    ?assertEqual({traced, global}, peer:call(Peer, erlang, trace_info, [{ets, lookup, 2}, traced])),
+                 call(Peer, erlang, apply, [fun() -> try cats_advise:node(node(), 1)
+                                                     catch error:Reason -> Reason
+                                                     end
+                                            end, []])),
+    ?assertEqual({traced, global}, call(Peer, erlang, trace_info, [{ets, lookup, 2}, traced])),
     peer:stop(Peer).
 
 %% The other node has no cats, and has none afterwards.
@@ -171,29 +174,29 @@ another_node(_Config) ->
                                                args => ["-setcookie", "advised" | Arguments]}),
              Peer
          end || Arguments <- [["-pa" | code:get_path()], []]],
-    Node = peer:call(Bare, erlang, node, []),
-    [] = [M || M <- [peer:call(Bare, code, which, [cats])], M =/= non_existing],
-    _ = peer:call(Bare, ets, new, [advised_here, [public, named_table]]),
-    Advice = peer:call(Watcher, cats_advise, node, [Node, 1], infinity),
+    Node = call(Bare, erlang, node, []),
+    [] = [M || M <- [call(Bare, code, which, [cats])], M =/= non_existing],
+    _ = call(Bare, ets, new, [advised_here, [public, named_table]]),
+    Advice = call(Watcher, cats_advise, node, [Node, 1]),
     ?assertMatch([_ | _], Advice),
-    ?assertEqual(false, peer:call(Bare, code, is_loaded, [cats_advise_watch])),
+    ?assertEqual(false, call(Bare, code, is_loaded, [cats_advise_watch])),
     %% One at a time. The module also leaves when the caller is killed.
     Loaded = fun() -> erpc:call(Node, code, is_loaded, [cats_advise_watch]) =/= false end,
     ?assertEqual({cannot_watch, Node, watched},
-                 peer:call(Watcher, erlang, apply,
-                           [fun() ->
-                                    First = spawn(fun() -> cats_advise:node(Node, 60) end),
-                                    cats_test_lib:eventually(Loaded),
-                                    Second = try cats_advise:node(Node, 1) catch error:Reason -> Reason end,
-                                    exit(First, kill),
-                                    cats_test_lib:eventually(fun() -> not Loaded() end),
-                                    Second
-                            end, []], infinity)),
-    ?assertMatch([_ | _], peer:call(Watcher, cats_advise, node, [Node, 1], infinity)),
-    [?assertError({cannot_watch, Node, seconds}, peer:call(Watcher, cats_advise, node, [Node, Seconds]))
+                 call(Watcher, erlang, apply,
+                      [fun() ->
+                               First = spawn(fun() -> cats_advise:node(Node, 60) end),
+                               cats_test_lib:eventually(Loaded),
+                               Second = try cats_advise:node(Node, 1) catch error:Reason -> Reason end,
+                               exit(First, kill),
+                               cats_test_lib:eventually(fun() -> not Loaded() end),
+                               Second
+                       end, []])),
+    ?assertMatch([_ | _], call(Watcher, cats_advise, node, [Node, 1])),
+    [?assertError({cannot_watch, Node, seconds}, call(Watcher, cats_advise, node, [Node, Seconds]))
      || Seconds <- [0, 1.5, infinity]],
     ?assertError({cannot_watch, nowhere@localhost, noconnection},
-                 peer:call(Watcher, cats_advise, node, [nowhere@localhost, 1])),
+                 call(Watcher, cats_advise, node, [nowhere@localhost, 1])),
     [peer:stop(Peer) || Peer <- Peers].
 
 %% The watching process ends with its caller, and leaves no trace.

@@ -156,7 +156,7 @@ hot_place_of_a_tree(_Config) ->
     Work = fun() -> [cats:insert(Table, {Hot + N, self()}) || N <- lists:seq(1, 50)] end,
     {Processes, #{recorded := Recorded, base_nodes := Bases, strips := Strips}} = recorded(Table, Work, 100),
     #{waits := Waits, places := Places, meetings := Meetings, time := Time} = Recorded,
-    ?assert(Time >= 500000),
+    ?assert(Time >= 490000),
     case Waits of
         0 ->
             {comment, "no process had to wait"};
@@ -249,7 +249,8 @@ recordings_share(_Config) ->
     cats_test_lib:eventually(fun() -> is_recorded(Table) end),
     timer:sleep(20),
     #{recorded := #{time := Time}} = cats:contention(Table, 0),
-    ?assert(Time >= 20000),
+    %% By another clock than that of the VM.
+    ?assert(Time >= 19000),
     [#{recorded := #{}} = cats:contention(Table, 1) || _ <- lists:seq(1, 20)],
     ?assert(is_recorded(Table)),
     exit(Long, kill),

@@ -202,13 +202,14 @@ delta(_Config) ->
     cats:insert(Table, {1}),
     {One, All} = {cats:stats(Table), cats:stats()},
     ?assertMatch(#{Table := #{inserts := 1}}, All),
-    timer:sleep(2),
+    timer:sleep(4),
     cats:insert(Table, [{2}, {3}]),
     New = cats:new(table, [{stats, true}]),
     cats:insert(New, {1}),
     Delta = cats:stats_delta(One, cats:stats(Table)),
     ?assertMatch(#{inserts := 2, size := 2, lookups := 0, waits_by_length := [{1, 0} | _]}, Delta),
-    ?assert(maps:get(time, Delta) >= 2000),
+    %% By another clock than that of the VM.
+    ?assert(maps:get(time, Delta) >= 3000),
     ?assertMatch(#{Table := #{inserts := 2}, New := #{inserts := 1, size := 1}}, cats:stats_delta(All, cats:stats())),
     cats:delete(Table),
     ?assertNot(is_map_key(Table, cats:stats_delta(All, cats:stats()))).

@@ -432,9 +432,9 @@ trickle(Socket, Times) ->
 %% As in a release that does not contain it.
 without_inets(_Config) ->
     Peer = cats_test_lib:start_peer(["-pa", filename:dirname(code:which(cats))]),
-    true = peer:call(Peer, code, del_path, [inets]),
+    true = peer:call(Peer, code, del_path, [inets], infinity),
     ?assertMatch({error, {no_inets, <<"the page is served by the application inets", _/binary>>, {inets, _}}},
-                 peer:call(Peer, cats_web, start, [#{}])),
+                 peer:call(Peer, cats_web, start, [#{}], infinity)),
     peer:stop(Peer).
 
 many_tables(Config) ->

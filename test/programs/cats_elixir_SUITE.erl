@@ -346,17 +346,17 @@ end
 {:ok, _} = Supervisor.start_link([Flexible, Plain], strategy: :one_for_one)
 :ok = Flexible.put_all(for n <- 1..100, do: {n, n})
 [60_000, {:objects, 100}, :s3_fifo, 100] = for item <- [:ttl, :limit, :evict, :used], do: :cats.info(Flexible, item)
-:ok = Flexible.configure(limit: {:objects, 10}, evict: :sieve, ttl: 1000, stats: true)
-[1000, {:objects, 10}, :sieve, 10] = for item <- [:ttl, :limit, :evict, :used], do: :cats.info(Flexible, item)
+:ok = Flexible.configure(limit: {:objects, 10}, evict: :sieve, ttl: 50_000, stats: true)
+[50_000, {:objects, 10}, :sieve, 10] = for item <- [:ttl, :limit, :evict, :used], do: :cats.info(Flexible, item)
 10 = Flexible.size()
 10 = length(Enum.filter(1..100, &(Flexible.get(&1) != nil)))
 %{hits: 10, misses: 90, used_objects: 10, limit_objects: 10} = :cats.stats(Flexible)
 :ok = Flexible.put(:new, 1)
-true = Flexible.ttl(:new) <= 1000
+true = Flexible.ttl(:new) <= 50_000
 :ok = Flexible.configure([])
-:ok = Plain.configure(ttl: 500)
+:ok = Plain.configure(ttl: 50_000)
 :ok = Plain.put(1, 1)
-true = Plain.ttl(1) <= 500
+true = Plain.ttl(1) <= 50_000
 fails = fn call -> try do call.() rescue error in ArgumentError -> Exception.message(error) end end
 for {call, says} <- [
       {fn -> Plain.configure(limit: {:objects, 1}) end, \"the table was created without option limit\"},
@@ -367,7 +367,7 @@ for {call, says} <- [
       {fn -> Cats.Cache.configure(Nobody, ttl: 5) end, \"Nobody.configure finds no cache Nobody\"}] do
   true = fails.(call) =~ says
 end
-[1000, {:objects, 10}] = for item <- [:ttl, :limit], do: :cats.info(Flexible, item)
+[50_000, {:objects, 10}] = for item <- [:ttl, :limit], do: :cats.info(Flexible, item)
 ").
 
 %% Functions of `Cats' are in the transaction. Those of the cache are not, and stay when it is aborted.

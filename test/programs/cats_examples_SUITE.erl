@@ -91,8 +91,7 @@ bank(Config) ->
                        some_work(fun() ->
                                          #{transfers := Transfers, killed := Killed, audits := Audits, wrong := 0} =
                                              bank:run(20, 4, 300),
-                                         ?assert(Killed > 0 andalso Audits > 1),
-                                         Transfers
+                                         min(min(Transfers, Killed), Audits - 1)
                                  end)
                end, bank).
 
@@ -112,8 +111,7 @@ leaderboard(Config) ->
                        some_work(fun() ->
                                          #{updates := Updates, reads := Reads, disorder := 0, wrong := 0} =
                                              leaderboard:run(5000, 3, 500),
-                                         ?assert(Reads > 0),
-                                         Updates
+                                         min(Updates, Reads)
                                  end)
                end, leaderboard).
 

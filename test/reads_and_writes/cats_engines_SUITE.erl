@@ -115,9 +115,8 @@ not_built(_Config) ->
          [?assertEqual(#{2 => iolist_to_binary(Text)}, refusal([Type, {engine, Name}])) || Type <- types()]
      end || Name <- names() -- Listed],
     ?assertEqual(invalid({engine, no_such_engine}), refusal([{engine, no_such_engine}])),
-    Arguments = ["-cats", "registry", "locked", "-pa" | code:get_path()],
-    {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => Arguments}),
-    New = fun() -> peer:call(Peer, cats, new, [table, [named_table]]) end,
+    Peer = cats_test_lib:start_peer(["-cats", "registry", "locked", "-pa" | code:get_path()]),
+    New = fun() -> peer:call(Peer, cats, new, [table, [named_table]], infinity) end,
     case Listed =:= names() of
         true -> ?assertEqual(table, New());
         false -> ?assertError({not_built, cats, {registry, locked}}, New())

@@ -6,8 +6,9 @@ export ERL
 
 EBIN = _build/default/lib/cats/ebin
 MKDOCS = _build/mkdocs/bin/mkdocs
-# rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
-REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
+# rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it. It compiles into a directory of its own, as tests
+# may use the other one meanwhile.
+REBAR3 = REBAR_BASE_DIR=_build/lint PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
 .PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-small test-debug test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster storm check sanitize lint lint-native lint-floors lint-orderings lint-erlang lint-pages shell shell-mnesia dist clean
 
@@ -132,7 +133,7 @@ lint: lint-native lint-floors lint-orderings lint-erlang lint-pages ## run all l
 
 lint-native: deps ## rustfmt, clippy
 	cd native && cargo fmt --all --check
-	cd native && cargo clippy --locked --workspace --all-targets -- -D warnings
+	cd native && CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/lint cargo clippy --locked --workspace --all-targets -- -D warnings
 
 lint-floors: ## no room of a crate imports from a floor above its own
 	@scripts/lint-floors

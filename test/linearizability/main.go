@@ -25,7 +25,7 @@ const (
 	keep     = -3        // a key of "many" that is only read; a range, or a key of a bag, that tells nothing
 	end      = 1<<47 - 1 // the rank behind the last
 	touched  = 1 << 32   // what a touch adds to a value
-	patience = time.Minute
+	patience = 5 * time.Minute
 )
 
 type call struct {

@@ -78,9 +78,9 @@ func model(ranks []int64) porcupine.Model {
 				}
 				return true, s
 			case "leave":
-			s[place[c.Keys[0]]] = c.New[0]
-			return true, s
-		case "touch":
+				s[place[c.Keys[0]]] = c.New[0]
+				return true, s
+			case "touch":
 				value := &s[place[c.Keys[0]]]
 				if *value != none && c.New[0] == 1 {
 					*value += touched

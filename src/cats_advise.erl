@@ -46,6 +46,8 @@
 %% How one table did. `rate', `lowest' and `highest' are in operations per second, `bytes' is per object.
 
 -define(WATCH, cats_advise_watch).
+%% Milliseconds for each question to a node.
+-define(PATIENCE, 5000).
 -define(SHOWN, 30).
 
 %% @doc Watches the tables of `ets' in a node for so many seconds. Prints what they are, what is called on them and
@@ -64,6 +66,7 @@
 %% <li>`traced' if somebody traces functions of `ets' there</li>
 %% <li>`watched' if another process watches the node</li>
 %% <li>`seconds' if that is no positive integer</li>
+%% <li>`timeout' if the node does not answer within five seconds</li>
 %% <li>another one if the node is not reached, or ends</li>
 %% </ul>
 -spec node(node(), Seconds :: pos_integer()) -> [advice()].
@@ -86,14 +89,17 @@ node(Node, _Seconds) ->
     error({cannot_watch, Node, seconds}).
 
 %% Whether the node has the module, as a node with cats does.
-reach(Node) ->
-    try erpc:call(Node, code, which, [?WATCH]) =/= non_existing
+reach(Node) -> ask(Node, code, which, [?WATCH]) =/= non_existing.
+
+%% Gives up when the node does not answer, for example as its code server stands still.
+ask(Node, Module, Function, Arguments) ->
+    try erpc:call(Node, Module, Function, Arguments, ?PATIENCE)
     catch error:{erpc, Reason} -> error({cannot_watch, Node, Reason})
     end.
 
 watch(Node, Seconds, Known) ->
     Known orelse send(Node),
-    Pid = erpc:call(Node, ?WATCH, start, [self(), Seconds, not Known]),
+    Pid = ask(Node, ?WATCH, start, [self(), Seconds, not Known]),
     Monitor = monitor(process, Pid),
     receive
         {Pid, watched, Result} ->
@@ -105,15 +111,20 @@ watch(Node, Seconds, Known) ->
 
 send(Node) ->
     {?WATCH, Code, File} = code:get_object_code(?WATCH),
-    {module, ?WATCH} = erpc:call(Node, code, load_binary, [?WATCH, File, Code]).
+    {module, ?WATCH} = ask(Node, code, load_binary, [?WATCH, File, Code]).
 
 rank(#{owner := #{otp := Otp}, calls := Calls, memory := Words}) ->
     {Otp, -lists:sum(maps:values(Calls)), -Words}.
 
-%% @doc The same as JSON, an array with an object for each table.
+%% @doc The same as JSON, an array with an object for each table. Raises the error `{bad_advice, Advice}' for anything
+%% but the result of {@link node/2}.
 -spec json([advice()]) -> iodata().
 json(Advice) ->
-    cats_web_data:json({list, [maps:map(fun(_, Value) -> value(Value) end, Each) || Each <- Advice]}).
+    try [maps:map(fun(_, Value) -> value(Value) end, Each) || Each <- Advice] of
+        Tables -> cats_web_data:json({list, Tables})
+    catch
+        error:{Reason, _} when Reason =:= bad_generator; Reason =:= badmap -> error({bad_advice, Advice})
+    end.
 
 value(Value) when is_integer(Value); is_float(Value); is_boolean(Value) -> Value;
 value(undefined) -> null;

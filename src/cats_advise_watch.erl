@@ -18,6 +18,8 @@
 -define(MOST_TABLES, 500).
 %% Milliseconds after which the module is purged.
 -define(PURGED, 1000).
+%% Milliseconds that the code server has for that.
+-define(PATIENCE, 60000).
 %% Milliseconds between two tables.
 -define(REST, 10).
 -define(SAMPLES, 10).
@@ -34,11 +36,14 @@ start(Caller, Seconds, Sent) ->
                   Caller ! {self(), watched, Result}
           end).
 
-%% The code of this process is purged when it has ended.
+%% The code of this process is purged when it has ended. A code server that stands still keeps nobody for ever.
 leave() ->
-    _ = code:purge(?MODULE),
-    true = code:delete(?MODULE),
-    timer:apply_after(?PURGED, code, purge, [?MODULE]).
+    {Pid, Monitor} = spawn_monitor(fun() ->
+                                           _ = code:purge(?MODULE),
+                                           true = code:delete(?MODULE),
+                                           timer:apply_after(?PURGED, code, purge, [?MODULE])
+                                   end),
+    receive {'DOWN', Monitor, process, Pid, _} -> ok after ?PATIENCE -> ok end.
 
 watch(Caller, Seconds) ->
     case erlang:trace_info({ets, lookup, 2}, traced) of

@@ -115,6 +115,8 @@ watched(_Config) ->
      || Text <- [term_to_binary(Advice), iolist_to_binary(cats_advise:json(Advice))]],
     ?assertMatch({match, _}, re:run(cats_advise:json([Shared]), "\"values\": *\\[\"integer\", *\"\\{binary,12\\}\"")),
     ?assertMatch({match, _}, re:run(cats_advise:json([Shared]), "\"why\": *\"[1-3] processes called it")),
+    ?assertEqual("[]", unicode:characters_to_list(cats_advise:json([]))),
+    [?assertError({bad_advice, Other}, cats_advise:json(Other)) || Other <- [x, Shared, [x], [Shared | x]]],
     %% Nothing is left behind.
     [?assertEqual({traced, false}, call(Peer, erlang, trace_info, [{ets, Function, Arity}, traced]))
      || {Function, Arity} <- [{lookup, 2}, {insert, 2}, {foldl, 3}]],
@@ -197,6 +199,11 @@ another_node(_Config) ->
      || Seconds <- [0, 1.5, infinity]],
     ?assertError({cannot_watch, nowhere@localhost, noconnection},
                  call(Watcher, cats_advise, node, [nowhere@localhost, 1])),
+    %% A code server that stands still.
+    ok = call(Bare, sys, suspend, [code_server]),
+    ?assertError({cannot_watch, Node, timeout}, call(Watcher, cats_advise, node, [Node, 1])),
+    ok = call(Bare, sys, resume, [code_server]),
+    ?assertMatch([_ | _], call(Watcher, cats_advise, node, [Node, 1])),
     [peer:stop(Peer) || Peer <- Peers].
 
 %% The watching process ends with its caller, and leaves no trace.

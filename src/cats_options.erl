@@ -102,7 +102,7 @@ rows() -> {limit, "limit => rows of at least 0, or infinity"}.
 
 time(Name) -> io_lib:format("~s => 0 to 1099511627775 milliseconds", [Name]).
 
-limit() -> {limit, "{limit, {objects, N}} or {limit, {bytes, N}}, with an integer of at least 1"}.
+limit() -> {limit, "{limit, {objects, N}} or {limit, {bytes, N}}, with an integer from 1 to 576460752303423487"}.
 
 evict() -> {evict, "{evict, s3_fifo, sieve, clock or none}"}.
 

@@ -132,9 +132,11 @@ refused(_Config) ->
                  Refused([{limit, {objects, 5}}, {evict, none}], {evict, clock})),
     ?assertMatch(#{2 := <<"the limit of bytes is smaller than ", _/binary>>},
                  Refused([{limit, {bytes, 1000000}}], {limit, {bytes, 5000}})),
-    ?assertEqual(#{2 => <<"invalid option: {limit,{objects,0}} (valid: {limit, {objects, N}} or {limit, {bytes, N}},"
-                          " with an integer of at least 1)">>},
-                 Refused([{limit, {objects, 5}}], {limit, {objects, 0}})),
+    [begin
+         Text = io_lib:format("invalid option: {limit,{objects,~b}} (valid: {limit, {objects, N}} or {limit, {bytes, "
+                              "N}}, with an integer from 1 to ~b)", [Number, Most]),
+         ?assertEqual(#{2 => iolist_to_binary(Text)}, Refused([{limit, {objects, Most}}], {limit, {objects, Number}}))
+     end || Most <- [(1 bsl 59) - 1], Number <- [0, Most + 1]],
     ?assertEqual(#{2 => <<"invalid option: {stats,1} (valid: {stats, true or false})">>}, Refused([], {stats, 1})),
     ?assertEqual(#{2 => <<"invalid option: {ttl,2} again">>}, Refused([{ttl, 5}], [{ttl, 1}, {ttl, 2}])).
 

@@ -660,8 +660,8 @@ select_terms(_Objects, _Specification, _Results) -> not_loaded().
 -type bound() :: cats_range:bound().
 %% In a note, `To' is none or belongs to the range.
 
-%% The identifier of a table, its type and the position of the key. Fails with `no_transactions' if its engine has none.
-%% Fails, too, unless the caller may do this.
+%% The identifier of a table, its type and the position of the key. Fails with `no_transactions' if its engine has none,
+%% and with `snapshot' for one. Fails, too, unless the caller may do this.
 -spec transaction_table(table(), read | write) -> outcome({reference(), cats:table_type(), pos_integer()}).
 transaction_table(_Table, _Right) -> not_loaded().
 

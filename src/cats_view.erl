@@ -23,7 +23,8 @@
 %% What a table cannot do in a transaction.
 -define(NO_TRANSACTIONS,
         <<"transactions are for tables of the types set, bag and duplicate_bag with engine hash, and of type "
-          "ordered_set with engine ca, not for snapshots">>).
+          "ordered_set with engine ca">>).
+-define(SNAPSHOT, <<"a snapshot, which stays as it is: read it by the functions of cats">>).
 -define(NO_ORDER, <<"not an ordered_set: in a transaction only those have a first key, a next one, and ranges">>).
 
 -type called() :: {Function :: atom(), Arguments :: [term()]} | Function :: atom().
@@ -46,6 +47,7 @@ use(Table, Argument, #state{tables = Tables} = State, Called) ->
             {Tid, Type, Position} =
                 case cats_nif:transaction_table(Table, read) of
                     ?FAILED(no_transactions, _) -> no_transactions(Table, ?NO_TRANSACTIONS);
+                    ?FAILED(snapshot, _) -> no_transactions(Table, ?SNAPSHOT);
                     ?FAILED(_, _) = Failure -> handle(Failure, transaction_table, called(Called, Table, Argument));
                     Outcome -> Outcome
                 end,

@@ -95,7 +95,7 @@ caught(Function, Arguments) ->
 refusals(_Config) ->
     Set = cats:new(set, [public]),
     Text = <<"transactions are for tables of the types set, bag and duplicate_bag with engine hash, and of type "
-             "ordered_set with engine ca, not for snapshots">>,
+             "ordered_set with engine ca">>,
     [begin
          Table = cats:new(table, [Type, {engine, Name}]),
          Refused = cats_transaction:run(fun() -> cats_transaction:read(Table, key) end),

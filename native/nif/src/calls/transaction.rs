@@ -271,6 +271,7 @@ pub(super) fn find_for_transaction<'g>(
     let handle = find(env, guard, table, want)?;
     match handle.has_transactions() {
         true => Ok(handle),
+        false if handle.table().is_snapshot() => Err(Failure::Bad(atoms::snapshot())),
         false => Err(Failure::Bad(atoms::no_transactions())),
     }
 }

@@ -6,7 +6,7 @@
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
          without_need_of_room/1, fails_without_need/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1,
          held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1,
-         refused_lists/1, emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, any_size/1,
+         refused_lists/1, emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, much_at_once/1, any_size/1,
          any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
@@ -15,7 +15,7 @@ all() ->
     [options, refusals, every_writer, refusing, together, growing, larger_than_the_limit, without_need_of_room,
      fails_without_need,
      used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
-     smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, few_large, long_lists,
+     smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, few_large, long_lists, much_at_once,
      any_size, any_size_together].
 
 init_per_suite(Config) ->
@@ -463,6 +463,29 @@ long_lists(_Config) ->
          ?assert(cats:info(Table, size) =< Size),
          true = cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- ?POLICIES, Policy =/= none, Size <- [10, 1000, 50_000]].
+
+%% A call that needs room for much takes it from all objects that are not used.
+much_at_once(_Config) ->
+    New = fun(Number) -> [{{new, N}, 0} || N <- lists:seq(1, Number)] end,
+    Calls = [{{objects, 20_000}, fun(Table) -> true = cats:insert(Table, New(Number)) end}
+             || Number <- [17, 2000, 8000]]
+        ++ [{{objects, 20_000},
+             fun(Table) ->
+                     {atomic, _} = cats_transaction:run(
+                                     fun() -> [cats_transaction:insert(Table, Object) || Object <- New(4000)] end)
+             end},
+            {{bytes, 6_000_000}, fun(Table) -> true = cats:insert(Table, {new, binary:copy(<<7>>, 2_000_000)}) end}],
+    [begin
+         Table = cats:new(t, [Type, public, {limit, Limit}, {evict, Policy}]),
+         true = cats:insert_many(Table, [{{cold, N}, 0} || N <- lists:seq(1, 50_000)]),
+         Hot = [{hot, N} || N <- lists:seq(1, 50)],
+         true = cats:insert(Table, [{Key, 0} || Key <- Hot]),
+         _ = [cats:lookup(Table, Key) || _ <- [1, 2, 3], Key <- Hot],
+         _ = Call(Table),
+         ?assertEqual({Type, Policy, Limit, []},
+                      {Type, Policy, Limit, [Key || Key <- Hot, not cats:member(Table, Key)]}),
+         true = cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- ?POLICIES, Policy =/= none, {Limit, Call} <- Calls].
 
 %% What one call writes counts together: what it removes makes room for what it adds, and of several objects of a key
 %% the last one counts.

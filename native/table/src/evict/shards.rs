@@ -332,34 +332,37 @@ impl<T: Item> Shards<T> {
     }
 
     /// Evicts an object of a shard. The caller will perhaps admit an item with the hash `coming`. `visit` visits the object of an item.
-    /// `ahead` is called with items that will be visited soon, the later one first. Returns the number of visits, or `None` if the shard
-    /// has no items.
+    /// `ahead` is called with items that will be visited soon, the later one first. Returns the number of visits, and whether an object was
+    /// evicted. If not, the shard has none, or perhaps only such as are spared.
     pub fn evict(
         &self,
         number: usize,
         coming: Option<u32>,
         visit: &mut impl FnMut(&T, Rule) -> Met,
         ahead: &impl Fn(&T, bool),
-    ) -> Result<Option<usize>, Busy> {
+    ) -> Result<(usize, bool), Busy> {
         self.with(number, |queued| {
             if let Some(hash) = coming {
                 queued.queues.expect(hash);
             }
-            let mut visits = 0;
-            while visits < VISITS {
+            let (mut visits, mut spared, mut has_evicted) = (0, 0, false);
+            // A policy visits all others after so many that are spared.
+            while visits < VISITS && spared <= 2 * queued.queues.items() && !has_evicted {
                 let mut dropped = 0;
-                visits += 1;
                 let met = queued.queues.step(|item, rule| {
+                    visits += 1;
                     let met = visit(item, if visits < SPARED { rule } else { |_| None });
                     if matches!(met, Met::Evicted | Met::Gone) {
                         dropped = item.owned_bytes();
                     }
                     met
-                })?;
-                queued.owned -= dropped;
-                if met == Met::Evicted {
+                });
+                let Some(met) = met else {
                     break;
-                }
+                };
+                queued.owned -= dropped;
+                has_evicted = met == Met::Evicted;
+                spared += usize::from(met == Met::Spared);
             }
             if let Some(item) = queued.queues.peek(1) {
                 ahead(item, true);
@@ -367,7 +370,7 @@ impl<T: Item> Shards<T> {
             if let Some(item) = queued.queues.peek(0) {
                 ahead(item, false);
             }
-            Some(visits)
+            (visits, has_evicted)
         })
     }
 }

@@ -34,6 +34,9 @@ const VISITS: Budget = Budget(1024);
 /// golden ratio, so that it overflows at other writes where a thread writes to several tables by turns.
 const STEP: u32 = 0x0fd3_6f3f;
 
+/// A call that needs more evictions takes so many from each shard by turns. Otherwise one shard would lose all, with what is used.
+const OF_A_SHARD: usize = 16;
+
 /// An eviction counts for a write for each so many objects that it visits.
 const VISITS_OF_A_WRITE: usize = 4;
 
@@ -611,8 +614,7 @@ impl<T: KeyItem> Limits<T> {
             let seen = unsafe { lease(entry) };
             let uses = (seen.notes() & USES) as u8;
             let expired = is_expired(seen);
-            // A rule that lets nothing stay is the last resort.
-            if !expired && rule(OFTEN).is_some() && own.has(entry) {
+            if !expired && !tally.own.get() && own.has(entry) {
                 met = Met::Spared;
                 return Step::Keep;
             }
@@ -656,6 +658,8 @@ struct Tally {
     /// What they have freed, and is not in a purse yet.
     freed: Cell<i64>,
     visits: Cell<usize>,
+    /// Whether the objects of the call's own keys may be evicted, as no others were found.
+    own: Cell<bool>,
 }
 
 /// Counts writes. Whether the structure is to be looked at after these.
@@ -722,22 +726,31 @@ fn fill<T: KeyItem>(
 ) -> Result<(), Lack> {
     let count = shards.used();
     let mut number = first.map_or_else(|| shards.in_turn(), |hash| shards.number_of(hash));
-    let (mut empty, mut visits) = (0, 0);
+    let (mut without, mut visits, mut evictions) = (0, 0, 0);
     while !purse.affords(amount) {
-        if empty == count {
-            return Err(Lack::Full);
+        if without == count {
+            if tally.own.replace(true) {
+                return Err(Lack::Full);
+            }
+            without = 0;
         }
-        if !VISITS.admits(visits) {
+        // A call that has evicted nothing would go on in the same way when it is tried again.
+        if evictions > 0 && !VISITS.admits(visits) {
             return Err(Lack::Busy);
         }
         let done = shards.evict(number, first, visit, ahead);
         purse.pay(-tally.freed.take());
-        match done.map_err(|Busy| Lack::Busy)? {
-            Some(more) => visits += more,
-            None => {
-                number = (number + 1) % count;
-                empty += 1;
-            }
+        let (more, has_evicted) = done.map_err(|Busy| Lack::Busy)?;
+        visits += more;
+        if !has_evicted {
+            number = (number + 1) % count;
+            without += 1;
+            continue;
+        }
+        (evictions, without) = (evictions + 1, 0);
+        if evictions % OF_A_SHARD == 0 {
+            // Not the next one: a call that is tried again would begin with the same ones.
+            number = shards.in_turn();
         }
     }
     Ok(())

@@ -14,21 +14,36 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         Err(Failure::Bad(cause)) if cause == atoms::id() && item != atoms::binary() => return Ok(atoms::undefined()),
         Err(failure) => return Err(failure),
     };
-    if !registry().lives(&Vm(env), &guard, handle.table())? {
+    // The owner of a table that was found by its name lives.
+    let lives = table.is_immediate() || handle.table().owner() == env.this_process().0;
+    if !lives && !registry().lives(&Vm(env), &guard, handle.table())? {
         if item == atoms::binary() {
             return Err(Cause::Id.into());
         }
         return Ok(atoms::undefined());
     }
+    match item == atoms::size() {
+        true => size(env, handle),
+        false => other(env, handle, item),
+    }
+}
+
+#[inline(always)]
+fn size(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
+    if handle.table().is_snapshot() && handle.table().options().leased() {
+        return count(env, handle);
+    }
+    handle.settle(false)?;
+    Ok(env.unsigned(handle.size() as u64))
+}
+
+/// Any item but the size. Not inlined, as it needs more registers.
+#[inline(never)]
+fn other(env: Env, handle: Handle<'_>, item: Term) -> Result<Term, Failure> {
     let table = handle.table();
     let options = table.options();
     let integer = |value: usize| Ok(env.unsigned(value as u64));
     match item {
-        _ if item == atoms::size() && table.is_snapshot() && options.leased() => count(env, handle),
-        _ if item == atoms::size() => {
-            handle.settle(false)?;
-            integer(handle.size())
-        }
         _ if item == atoms::memory() => {
             handle.settle(false)?;
             integer(handle.bytes().div_ceil(8))

@@ -349,12 +349,12 @@ pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
 }
 
 pub fn whereis(env: Env, &[name]: &[Term; 1]) -> Result<Term, Failure> {
-    if !env.is_atom(name) {
-        return Err(bad());
-    }
     let guard = pin();
     if let Some((table, _)) = find_near(env, &guard, name, INFO) {
         return Ok(identifier(env, table));
+    }
+    if !env.is_atom(name) {
+        return Err(bad());
     }
     match registry().find(&Vm(env), &guard, name.0, env.this_process().0) {
         Ok(handle) => Ok(identifier(env, handle.table())),

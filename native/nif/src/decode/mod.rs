@@ -111,6 +111,10 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         next: usize,
         first: usize,
     }
+    // Most need none of the memory below.
+    if slots_to_make(term).is_none() {
+        return make_item(env, term);
+    }
     let mut made: Vec<Term> = Vec::new();
     // The items whose slots are being made, each inside the one before. So the depth of the term costs no stack.
     let mut open: Vec<Open> = Vec::new();

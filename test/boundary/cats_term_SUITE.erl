@@ -13,6 +13,7 @@
     layout/1,
     random_terms_come_back/1,
     results_are_as_the_vm_has_them/1,
+    objects_are_as_the_vm_has_them/1,
     order_and_equality/1,
     random_order_and_equality/1,
     normalized_keys/1,
@@ -40,6 +41,7 @@
     there_set_layout/1,
     there_random_terms_come_back/1,
     there_results_are_as_the_vm_has_them/1,
+    there_objects_are_as_the_vm_has_them/1,
     there_order_and_equality/0,
     there_random_order_and_equality/1,
     there_normalized_keys/2,
@@ -68,6 +70,7 @@ all() ->
         layout,
         random_terms_come_back,
         results_are_as_the_vm_has_them,
+        objects_are_as_the_vm_has_them,
         order_and_equality,
         random_order_and_equality,
         normalized_keys,
@@ -135,6 +138,7 @@ terms_come_back(Config) -> in_both_ways(Config, there_terms_come_back).
 layout(Config) -> there(Config, there_layout, []).
 random_terms_come_back(Config) -> in_both_ways(Config, there_random_terms_come_back, [runs()]).
 results_are_as_the_vm_has_them(Config) -> there(Config, there_results_are_as_the_vm_has_them, [runs()]).
+objects_are_as_the_vm_has_them(Config) -> in_both_ways(Config, there_objects_are_as_the_vm_has_them, [runs()]).
 order_and_equality(Config) -> in_both_ways(Config, there_order_and_equality).
 random_order_and_equality(Config) -> in_both_ways(Config, there_random_order_and_equality, [runs()]).
 normalized_keys(Config) -> there(Config, there_normalized_keys, [runs(), true]).
@@ -349,6 +353,30 @@ is_read_and_made(Term) ->
          Back = result(cats_nif:test_kept(Kept)),
          is_same(Term, Back) andalso are_maps_same(Term, Back) orelse error({Read, Made, Term, Back})
      end || {Read, Made} <- [{false, true}, {true, false}, {true, true}]].
+
+%% The same of objects with few or many elements, which are looked up, or listed with others.
+there_objects_are_as_the_vm_has_them(Runs) ->
+    Leaves = list_to_tuple([Term || Term <- terms(), erts_debug:flat_size(Term) < 50]),
+    [cats_test_lib:in_process(fun() -> are_objects_as_of_the_vm(Leaves) end) || _ <- lists:seq(1, Runs div 20)],
+    ok.
+
+are_objects_as_of_the_vm(Leaves) ->
+    Place = rand:uniform(3),
+    Table = cats:new(objects, [ordered_set, {keypos, Place}]),
+    Keys = lists:usort([random_key(Leaves) || _ <- lists:seq(1, 5)]),
+    Objects = [setelement(Place, random_elements(Leaves), Key) || Key <- Keys],
+    true = cats:insert(Table, Objects),
+    Backs = [hd(cats:lookup(Table, element(Place, Object))) || Object <- Objects],
+    Listed = cats:tab2list(Table),
+    Tests = fun() -> is_same(Objects, Backs) andalso is_same(Objects, Listed) end,
+    Tests() orelse error({Objects, Backs, Listed}),
+    erlang:garbage_collect(self(), [{type, minor}]),
+    Tests() orelse error({collected, Objects, Backs, Listed}),
+    erlang:garbage_collect(),
+    Tests() orelse error({collected_again, Objects, Backs, Listed}).
+
+random_elements(Leaves) ->
+    list_to_tuple([random_term(Leaves, rand:uniform(4) - 1) || _ <- lists:seq(1, 2 + rand:uniform(50))]).
 
 %% The terms of the comparison with ets, and some that only matter here.
 terms() ->

@@ -176,6 +176,48 @@ fn plain_fun_terms(header: u64) -> usize {
     (header >> PLAIN_FUN_SHIFT & 0xff) as usize
 }
 
+/// What follows the header of an item, for a decoder that reads the words of a block itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Head {
+    /// So many elements.
+    Tuple(usize),
+    /// So many elements.
+    ProperList(usize),
+    /// The keys of so many pairs, in the VM's order of iteration, and then their values.
+    Map(usize),
+    /// So many bytes, padded to whole words.
+    Binary(usize),
+    /// The bits.
+    Float,
+    /// A plain reference or an alias: the item is what the VM has, and has so many words with the header.
+    Reference(usize),
+    /// Something else.
+    Other,
+}
+
+impl Head {
+    /// That of an item with this header.
+    #[inline(always)]
+    pub fn of(header: u64) -> Self {
+        let size = (header >> 8) as usize;
+        match header & KIND_MASK {
+            TUPLE => Head::Tuple(tuple_arity(header)),
+            PROPER_LIST => Head::ProperList(size),
+            MAP => Head::Map(size),
+            BINARY => Head::Binary(size),
+            FLOAT => Head::Float,
+            REFERENCE => Head::Reference(1 + (header >> REFERENCE_SHIFT) as usize),
+            _ => Head::Other,
+        }
+    }
+
+    /// Whether all element words of the tuple, list or map with this header are immediates.
+    #[inline(always)]
+    pub fn is_flat(header: u64) -> bool {
+        header & FLAT != 0
+    }
+}
+
 /// Whether an item with this header is held or counted. Such items must be given back to the VM.
 #[inline]
 pub(crate) fn is_held(header: u64) -> bool {

@@ -26,8 +26,8 @@ pub use builder::{Builder, Item, Room};
 pub use compact::{Part, Parts};
 pub use equal::{equal, equal_elements};
 pub use format::{
-    is_immediate, small, small_value, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View,
-    ALIAS, BOTTOM, FUN_RECORD, MAX_ARITY, MAX_DEPTH, NIL, PLAIN_REFERENCE, TOP,
+    is_immediate, small, small_value, vm_word_at, Class, Elements, Fun, Head, Integer, List, Map, Shared, TermRef,
+    View, ALIAS, BOTTOM, FUN_RECORD, MAX_ARITY, MAX_DEPTH, NIL, PLAIN_REFERENCE, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix, State as HashState};
 pub use host::{install, HeldTerm, Host, Retained};

@@ -4,9 +4,10 @@
 //! Each function takes and returns the place of the next item, so that it stays in a register. Reading it from the
 //! environment each time would make each item wait for the write of the one before.
 //!
-//! Each element of an object that is not an immediate is one call. Terms nested in it wait in an array of slots, and
-//! the loop of the same call decodes them. The elements of long lists, and terms that find the array full, are a
-//! recursive call each. The depth of calls is limited: what is nested deeper waits in a list of its own.
+//! The elements of an object are decoded [as a whole](super::whole). Whatever that leaves to this file, each element of a packed object, and a
+//! single term is one call. Terms nested in it wait in an array of slots, and the loop of the same call decodes them. The elements of long
+//! lists, and terms that find the array full, are a recursive call each. The depth of calls is limited: what is nested deeper waits in a list
+//! of its own.
 
 use crate::decode;
 use crate::entry::failure::Failure;
@@ -24,6 +25,7 @@ use std::ptr::NonNull;
 ///
 /// # Safety
 /// The layout of terms and environments is known. This is the contract of all functions here.
+#[inline(always)]
 pub unsafe fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
     // SAFETY: as the caller promises.
     unsafe { object_of(env, block, |_| None) }
@@ -33,13 +35,31 @@ pub unsafe fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
 ///
 /// # Safety
 /// As for [`object`].
+#[inline(always)]
 pub unsafe fn object_with(env: Env, block: BlockRef, place: usize, term: Term) -> Result<Term, Failure> {
     // SAFETY: as the caller promises.
-    unsafe { object_of(env, block, |i| (i == place).then_some(term)) }
+    unsafe { object_of(env, block, move |i| (i == place).then_some(term)) }
 }
 
+/// An object whose elements take at least so many words, with the header and without their own words, is decoded [as a whole](super::whole).
+/// Another one has one or two parts, which are mostly short.
+const WHOLE: usize = 16;
+
+/// The tuple that a block stores. Where `own` gives a term, that one is the element.
 #[inline(always)]
 unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Term>) -> Result<Term, Failure> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match block.words() < WHOLE + block.arity() {
+            true => small_object(env, block, own),
+            false => whole_object(env, block, own),
+        }
+    }
+}
+
+/// Not inlined, like the next one, as that needs more registers, and an array.
+#[inline(never)]
+unsafe fn small_object(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Term>) -> Result<Term, Failure> {
     let elements = block.elements();
     let mut decoder = Decoder::new(env);
     // SAFETY: as the caller promises; the slots are those of the tuple.
@@ -52,6 +72,18 @@ unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Ter
                 None => next = decoder.term(element, slot, next),
             }
         }
+        layout::set_next(env, next);
+        decoder.done(Term(at.addr().get() as u64 | BOXED))
+    }
+}
+
+#[inline(never)]
+unsafe fn whole_object(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Term>) -> Result<Term, Failure> {
+    let mut decoder = Decoder::new(env);
+    // SAFETY: as the caller promises; the slots are those of the tuple.
+    unsafe {
+        let (at, next) = decoder.item(layout::next(env), layout::tuple_header(block.arity()), block.arity());
+        let next = decoder.elements(block, at.add(1), own, next);
         layout::set_next(env, next);
         decoder.done(Term(at.addr().get() as u64 | BOXED))
     }
@@ -103,9 +135,7 @@ pub unsafe fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure>
             match (object, object.flat()) {
                 (_, Some(words)) => copy(words, tuple.add(1)),
                 (ObjectRef::Block(block), None) => {
-                    for (i, element) in block.elements().iter().enumerate() {
-                        next = decoder.term(element, tuple.add(1 + i), next);
-                    }
+                    next = decoder.elements(*block, tuple.add(1), |_| None, next);
                 }
                 _ => unreachable!("inline objects are flat"),
             }
@@ -202,7 +232,7 @@ impl<'a> Packed<'a> {
     }
 }
 
-struct Decoder<'e> {
+pub(super) struct Decoder<'e> {
     env: Env<'e>,
     /// The reason, if a term could not be made. The result is complete nevertheless, because the VM may read it, for
     /// example when it collects garbage.
@@ -244,9 +274,16 @@ impl<'e> Decoder<'e> {
         }
     }
 
+    /// Whether there is memory left for this many words at `next`.
+    #[inline(always)]
+    pub(super) unsafe fn has_room(&self, next: NonNull<u64>, words: usize) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { layout::has_room(self.env, next, words) }
+    }
+
     /// Decodes a term, and writes its word to `slot`.
     #[inline(always)]
-    unsafe fn term(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+    pub(super) unsafe fn term(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
         if term.is_immediate() {
             // SAFETY: the caller's slot.
             unsafe { slot.write(term.word()) };
@@ -260,7 +297,7 @@ impl<'e> Decoder<'e> {
     /// few immediates in a tuple, a short binary, a float, a reference. All calls in this function are tail calls, so
     /// it has to save almost no registers.
     #[inline(never)]
-    unsafe fn boxed(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+    pub(super) unsafe fn boxed(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
         // SAFETY: as the caller promises; each item has as many words as the layout of its type.
         unsafe {
             if term.is_list() || !layout::has_room(self.env, next, 2 + SMALL) {

@@ -4,6 +4,7 @@
 //! of the VM's terms is known. Otherwise `erl_nif` makes them.
 
 pub mod fast;
+mod whole;
 
 use crate::encode::check_words;
 use crate::entry::failure::{no_memory, Failure};

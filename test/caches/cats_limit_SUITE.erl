@@ -6,8 +6,8 @@
 -export([options/1, refusals/1, every_writer/1, refusing/1, together/1, growing/1, larger_than_the_limit/1,
          without_need_of_room/1, fails_without_need/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1,
          held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1,
-         refused_lists/1, emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, much_at_once/1, any_size/1,
-         any_size_together/1]).
+         refused_lists/1, emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, much_at_once/1,
+         own_ones_are_spared/1, any_size/1, any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -16,6 +16,7 @@ all() ->
      fails_without_need,
      used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
      smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, few_large, long_lists, much_at_once,
+     own_ones_are_spared,
      any_size, any_size_together].
 
 init_per_suite(Config) ->
@@ -486,6 +487,26 @@ much_at_once(_Config) ->
                       {Type, Policy, Limit, [Key || Key <- Hot, not cats:member(Table, Key)]}),
          true = cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- ?POLICIES, Policy =/= none, {Limit, Call} <- Calls].
+
+%% However much room a call needs, it evicts no object that it replaces as long as there are others.
+own_ones_are_spared(_Config) ->
+    Ways = [fun(Table, Objects) -> true = cats:insert(Table, Objects) end,
+            fun(Table, Objects) ->
+                    {atomic, _} = cats_transaction:run(fun() -> cats_transaction:insert(Table, Objects) end)
+            end],
+    [begin
+         Notify = {notify, self(), [{queue, 100_000}, {batch, 100_000}]},
+         Table = cats:new(t, [Type, public, {limit, {objects, Size}}, {evict, Policy}, Notify]),
+         true = cats:insert(Table, [{N, old} || N <- lists:seq(1, Size)]),
+         {[], 0} = cats:removed(Table),
+         Own = Size div 2,
+         Way(Table, [{N, new} || N <- lists:seq(1, Own)] ++ [{-N, new} || N <- lists:seq(1, Size div 4)]),
+         {Removed, _} = cats:removed(Table),
+         ?assertEqual({Type, Policy, Size, []},
+                      {Type, Policy, Size, [Key || {evicted, {Key, _}} <- Removed, Key > 0, Key =< Own]}),
+         true = cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- ?POLICIES, Policy =/= none, Size <- [1000, 6000, 20_000],
+            Way <- Ways].
 
 %% What one call writes counts together: what it removes makes room for what it adds, and of several objects of a key
 %% the last one counts.

@@ -20,7 +20,7 @@ use std::{array, iter};
 const SHARE: u64 = 2048;
 const MOST: u64 = 256;
 
-/// The most objects that are visited for one eviction, and of how many of these the uses matter. So an eviction takes a bounded time.
+/// The most objects that are visited with a shard locked, and of how many that are not spared the uses matter. So that takes a bounded time.
 const VISITS: usize = SPARED + 64;
 const SPARED: usize = 2048;
 
@@ -33,6 +33,16 @@ const MOVED_BESIDE: usize = 4;
 
 /// Stale items are sought when a shard has so many more items than twice its share of the objects.
 const STALE: usize = 64;
+
+/// What visits of a shard's objects have come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    Evicted,
+    /// The shard has no objects, or only such as are spared.
+    Nothing,
+    /// Not all were visited.
+    Unknown,
+}
 
 struct Shard<T> {
     queued: Exclusive<Queued<T>>,
@@ -332,26 +342,30 @@ impl<T: Item> Shards<T> {
     }
 
     /// Evicts an object of a shard. The caller will perhaps admit an item with the hash `coming`. `visit` visits the object of an item.
-    /// `ahead` is called with items that will be visited soon, the later one first. Returns the number of visits, and whether an object was
-    /// evicted. If not, the shard has none, or perhaps only such as are spared.
+    /// `ahead` is called with items that will be visited soon, the later one first. `spared` counts the objects that were spared since another
+    /// one was met. Returns the number of visits, and what they found.
     pub fn evict(
         &self,
         number: usize,
         coming: Option<u32>,
+        spared: &mut usize,
         visit: &mut impl FnMut(&T, Rule) -> Met,
         ahead: &impl Fn(&T, bool),
-    ) -> Result<(usize, bool), Busy> {
+    ) -> Result<(usize, Found), Busy> {
         self.with(number, |queued| {
             if let Some(hash) = coming {
                 queued.queues.expect(hash);
             }
-            let (mut visits, mut spared, mut has_evicted) = (0, 0, false);
+            let (mut visits, mut judged, mut found) = (0, 0, Found::Nothing);
             // A policy visits all others after so many that are spared.
-            while visits < VISITS && spared <= 2 * queued.queues.items() && !has_evicted {
+            while *spared <= 2 * queued.queues.items() {
+                if visits == VISITS {
+                    found = Found::Unknown;
+                    break;
+                }
                 let mut dropped = 0;
                 let met = queued.queues.step(|item, rule| {
-                    visits += 1;
-                    let met = visit(item, if visits < SPARED { rule } else { |_| None });
+                    let met = visit(item, if judged < SPARED { rule } else { |_| None });
                     if matches!(met, Met::Evicted | Met::Gone) {
                         dropped = item.owned_bytes();
                     }
@@ -360,9 +374,16 @@ impl<T: Item> Shards<T> {
                 let Some(met) = met else {
                     break;
                 };
+                visits += 1;
                 queued.owned -= dropped;
-                has_evicted = met == Met::Evicted;
-                spared += usize::from(met == Met::Spared);
+                match met {
+                    Met::Evicted => {
+                        found = Found::Evicted;
+                        break;
+                    }
+                    Met::Spared => *spared += 1,
+                    _ => (judged, *spared) = (judged + 1, 0),
+                }
             }
             if let Some(item) = queued.queues.peek(1) {
                 ahead(item, true);
@@ -370,7 +391,7 @@ impl<T: Item> Shards<T> {
             if let Some(item) = queued.queues.peek(0) {
                 ahead(item, false);
             }
-            (visits, has_evicted)
+            (visits, found)
         })
     }
 }

@@ -9,7 +9,7 @@ use crate::budget::Budget;
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::allowance::{about_objects, Allowance, Bytes, Limited};
 use crate::evict::policies::{Met, Policy, Rule, OFTEN};
-use crate::evict::shards::Shards;
+use crate::evict::shards::{Found, Shards};
 use crate::expiry::notices::Why;
 use crate::failure;
 use crate::object::schema::Probe;
@@ -726,7 +726,7 @@ fn fill<T: KeyItem>(
 ) -> Result<(), Lack> {
     let count = shards.used();
     let mut number = first.map_or_else(|| shards.in_turn(), |hash| shards.number_of(hash));
-    let (mut without, mut visits, mut evictions) = (0, 0, 0);
+    let (mut without, mut spared, mut visits, mut evictions) = (0, 0, 0, 0);
     while !purse.affords(amount) {
         if without == count {
             if tally.own.replace(true) {
@@ -734,23 +734,26 @@ fn fill<T: KeyItem>(
             }
             without = 0;
         }
-        // A call that has evicted nothing would go on in the same way when it is tried again.
-        if evictions > 0 && !VISITS.admits(visits) {
+        // A call that has met only what it writes itself would do so again when it is tried again.
+        if (evictions > 0 || spared == 0) && !VISITS.admits(visits) {
             return Err(Lack::Busy);
         }
-        let done = shards.evict(number, first, visit, ahead);
+        let done = shards.evict(number, first, &mut spared, visit, ahead);
         purse.pay(-tally.freed.take());
-        let (more, has_evicted) = done.map_err(|Busy| Lack::Busy)?;
+        let (more, found) = done.map_err(|Busy| Lack::Busy)?;
         visits += more;
-        if !has_evicted {
-            number = (number + 1) % count;
-            without += 1;
-            continue;
-        }
-        (evictions, without) = (evictions + 1, 0);
-        if evictions % OF_A_SHARD == 0 {
-            // Not the next one: a call that is tried again would begin with the same ones.
-            number = shards.in_turn();
+        match found {
+            Found::Evicted => {
+                (evictions, without, spared) = (evictions + 1, 0, 0);
+                if evictions % OF_A_SHARD == 0 {
+                    // Not the next one: a call that is tried again would begin with the same ones.
+                    number = shards.in_turn();
+                }
+            }
+            Found::Nothing => {
+                (number, without, spared) = ((number + 1) % count, without + 1, 0);
+            }
+            Found::Unknown => (),
         }
     }
     Ok(())

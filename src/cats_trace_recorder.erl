@@ -152,9 +152,12 @@ handle_call({stop, Name}, _From, #{recording := Recording} = State) ->
 collected(Elapsed, Now, #{recording := Recording, ended := Length} = State) ->
     {Slots, Missed} = cats_nif:trace_slots(Recording),
     Threads = [cats_nif:dirty(trace_events, [Recording, Slot]) || Slot <- Slots],
-    %% Microseconds from the start of the recording.
-    At = fun(Time) -> Elapsed / 1000 - erlang:convert_time_unit(Now - Time, native, nanosecond) / 1000 end,
-    #{length => At(Length), threads => [{Name, Events} || {Name, _, Events} <- Threads],
+    %% Microseconds from the start of the recording. The VM may correct its clock meanwhile. So what it tells is not
+    %% after the end.
+    At = fun(Time) ->
+                 min(Length, Elapsed - erlang:convert_time_unit(Now - Time, native, nanosecond)) / 1000
+         end,
+    #{length => Length / 1000, threads => [{Name, Events} || {Name, _, Events} <- Threads],
       lost => Missed + lists:sum([Lost || {_, Lost, _} <- Threads]),
       samples => [{At(Time), Sample} || {Time, Sample} <- lists:reverse(maps:get(samples, State))],
       told => [{At(Time), Who, What, How} || {Time, Who, What, How} <- lists:reverse(maps:get(told, State))],
@@ -188,13 +191,13 @@ terminate(_Reason, State) -> finish(State).
 
 %% Ends what was begun, once.
 finish(#{on := true, recording := Recording, accounting := Accounting, monitor := Monitor} = State) ->
-    _ = cats_nif:trace_stop(Recording),
+    {Length, _} = cats_nif:trace_stop(Recording),
     Accounting =:= false andalso erlang:system_flag(microstate_accounting, false),
     case {Monitor, erlang:system_monitor()} of
         {{session, Trace, Session}, _} -> Trace:session_destroy(Session);
         {own, {Process, _}} when Process =:= self() -> erlang:system_monitor(undefined);
         _ -> ok
     end,
-    State#{on := false, ended => erlang:monotonic_time()};
+    State#{on := false, ended => Length};
 finish(State) ->
     State.

@@ -115,7 +115,7 @@ waits(Config) ->
 
 %% One process holds all locks for a long time, and others want a key: they wait, and the trace tells for whom.
 convoy(Config) ->
-    {_, Events} = traced(#{ring => 50000, events => [waits, calls]}, fun() -> convoy() end, Config),
+    {_, Events} = traced(#{ring => 1000000, events => [waits, calls]}, fun() -> convoy() end, Config),
     Waits = of_table(<<"wait">>, <<"trace_convoy">>, Events),
     ?assertNotEqual([],
                     [Wait

@@ -16,8 +16,7 @@ all() ->
      fails_without_need,
      used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
      smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, few_large, long_lists, much_at_once,
-     own_ones_are_spared,
-     any_size, any_size_together].
+     own_ones_are_spared, any_size, any_size_together].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),

@@ -129,8 +129,8 @@ impl Decoder<'_> {
         mut next: NonNull<u64>,
     ) -> NonNull<u64> {
         while let Some(slot) = waiting.take() {
-            // SAFETY: as the caller promises; an item of the block has as many words as its header says, and each item of the environment as
-            // many as the layout of its type.
+            // SAFETY: as the caller promises. An item of the block has as many words as its header says. One of the environment has as many
+            // as the layout of its type.
             unsafe {
                 let item = block.address().add((slot.read() >> 2) as usize);
                 // A branch, which the processor predicts. With an assignment, it could not read the item before the word has arrived.

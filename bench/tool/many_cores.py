@@ -15,7 +15,7 @@ ENGINES = ["hash", "linear_hash", "ca", "ca_avl", "avl"]
 SHARES = [100, 99, 90, 80, 50, 0]  # lookups in a hundred operations
 THREADS = [1, 2, 4, 8, 16, 32, 64]
 LARGE = 1 << 21
-OUTSIDE = 14.0  # nanoseconds of a call into native code and out (docs/guide/slow-cases.md)
+OUTSIDE = 14.0  # nanoseconds of a call into native code and out (docs/performance/slow-cases.md)
 WITHIN = 0.2
 # The papers' machine: four chips of eight cores with two threads each. How much longer its transfers and its shared cores take is assumed.
 CHIPS = {"chip": 16, "cores": 8, "far": 3.0, "shared": 1.5}

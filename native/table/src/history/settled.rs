@@ -1,7 +1,7 @@
 //! The keys of which a node needs nothing more, as far as they are remembered. So most writes beside a snapshot need no search for a copy.
 //!
 //! Only keys that are immediates, because their key words are the keys. A word is in the line of eight words that its hash chooses. The
-//! number of lines grows by one at a time with that of the keys (linear hashing).
+//! number of lines grows by four at a time with that of the keys (linear hashing).
 //!
 //! Whatever is found is true. But a word may be forgotten at any time: when its line is full, when a line is split, or when two threads
 //! write one line. Then the copies tell. So nothing is locked.

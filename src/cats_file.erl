@@ -2,8 +2,11 @@
 %% items of info/1. The objects follow. With extended information, a list with their number or checksum ends the file.
 %%
 %% If the objects of the table expire, the header has the options for that. Each object is in a list `[Object, Left]'
-%% then, with the time that it still lives. Tables of ets cannot be made from such a file.
+%% then, with the time that it still lives. Where reads make that longer, the list is `[Object, Left, Most]', with the
+%% time to its own end. In a table that only has a limit, what does not expire is written as it is. Tables of ets cannot
+%% be made from files with such lists.
 -module(cats_file).
+-include("cats_failure.hrl").
 -export([write/3, read/2, info/1]).
 
 -define(VERSION, {1, 0}).
@@ -49,15 +52,25 @@ sync_directory(File) ->
 
 %% How the objects of a table with this header are written.
 form(Table, Header) ->
-    case lists:any(fun(Item) -> lists:keymember(Item, 1, Header) end, [ttl, idle]) of
-        true ->
+    case [Item || Item <- [idle, limit], lists:keymember(Item, 1, Header)] of
+        [] ->
+            fun(Objects) -> Objects end;
+        [Item | _] ->
             {keypos, Keypos} = lists:keyfind(keypos, 1, Header),
+            {_, Idle} = lists:keyfind(Item, 1, Header),
             fun(Objects) ->
-                    [[Object, Left]
-                     || Object <- Objects, Left <- [cats:ttl(Table, element(Keypos, Object))], Left =/= undefined]
-            end;
-        false ->
-            fun(Objects) -> Objects end
+                    [Written || Object <- Objects, Written <- with_times(Table, Object, Keypos, {Item, Idle})]
+            end
+    end.
+
+%% Nothing if the object is gone.
+with_times(Table, Object, Keypos, Expiry) ->
+    Key = element(Keypos, Object),
+    case {?RESULT(cats_nif:times(Table, Key), times, ttl, [Table, Key]), Expiry} of
+        {undefined, _} -> [];
+        {{infinity, _}, {limit, _}} -> [Object];
+        {{Left, Most}, {idle, Idle}} when Idle =/= infinity -> [[Object, Left, Most]];
+        {{Left, _}, _} -> [[Object, Left]]
     end.
 
 write_log(File, Info, Extended, Sync) ->
@@ -236,13 +249,27 @@ objects([Bytes | Chunk], Digest) ->
         error:_ -> objects(Chunk, Digest)
     end.
 
-insert(Table, [[_, _] | _] = Objects) ->
-    case cats:info(Table, ttl) of
-        undefined -> cats:insert(Table, [Object || [Object, _Left] <- Objects]);
-        _Time -> lists:all(fun([Object, Left]) -> cats:insert(Table, Object, #{ttl => Left}) end, Objects)
-    end;
 insert(Table, Objects) ->
-    cats:insert(Table, Objects).
+    case lists:any(fun is_list/1, Objects) of
+        false -> cats:insert(Table, Objects);
+        true -> insert_written(Table, Objects, [cats:info(Table, Item) || Item <- [ttl, limit]])
+    end.
+
+insert_written(Table, Objects, [undefined, undefined]) ->
+    cats:insert(Table, [object(Written) || Written <- Objects]);
+insert_written(Table, Objects, _Expiry) ->
+    lists:all(fun(Written) -> insert_one(Table, Written) end, Objects).
+
+object([Object | _Times]) -> Object;
+object(Object) -> Object.
+
+insert_one(Table, [Object, Left]) ->
+    cats:insert(Table, Object, #{ttl => Left});
+insert_one(Table, [Object, Left, Most]) ->
+    ?RESULT(cats_nif:insert_bounded(Table, Object, Left, Most), insert_bounded, insert,
+            [Table, Object, #{ttl => Left}]);
+insert_one(Table, Object) ->
+    cats:insert(Table, Object).
 
 read_chunk(Next, Log, Position, Number, Verify) ->
     case Next(Log, Position, Number) of

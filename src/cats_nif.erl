@@ -37,6 +37,7 @@
     replace/3,
     remove/2,
     add/3,
+    insert_bounded/4,
     insert_lasting/3,
     insert_new_lasting/3,
     fetched/4,
@@ -53,6 +54,7 @@
     flight_wait/2,
     flight_waited/0,
     removed/1,
+    times/2,
     touch/3,
     ttl/2,
     take_many/2,
@@ -404,6 +406,11 @@ remove(_Table, _Object) -> not_loaded().
 -spec add(table(), term(), number() | tuple() | [tuple()]) -> outcome(number() | [number()]).
 add(_Table, _Key, _Increments) -> not_loaded().
 
+%% @doc Inserts an object that has so much time left, and if it is read, at most the second time.
+-spec insert_bounded(table(), tuple(), Left :: pos_integer() | infinity, Most :: pos_integer() | infinity) ->
+          outcome(true).
+insert_bounded(_Table, _Object, _Left, _Most) -> not_loaded().
+
 -spec insert_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> outcome(true).
 insert_lasting(_Table, _Objects, _Time) -> not_loaded().
 -spec insert_new_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> outcome(boolean()).
@@ -485,6 +492,10 @@ replace_fetched(_Table, _Old, _New, _Time, _Stale) -> not_loaded().
 
 -spec removed(table()) -> outcome({[{expired | evicted, term()}], Lost :: non_neg_integer()}).
 removed(_Table) -> not_loaded().
+
+%% @doc The two times of {@link insert_bounded/4}.
+-spec times(table(), term()) -> outcome({pos_integer() | infinity, pos_integer() | infinity} | undefined).
+times(_Table, _Key) -> not_loaded().
 
 -spec touch(table(), term(), pos_integer() | infinity) -> outcome(boolean()).
 touch(_Table, _Key, _Time) -> not_loaded().

@@ -5,7 +5,8 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("common_test/include/ct.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([like_a_model/1, options/1, explanations/1, times/1, idle/1, renewals/1, walks/1, long_dead_stretch/1,
+-export([like_a_model/1, options/1, explanations/1, times/1, idle/1, own_time_and_idle/1, renewals/1, walks/1,
+         long_dead_stretch/1,
          updates_keep_the_time/1, snapshots/1, transactions/1, steps_of_transactions/1, fetch/1,
          in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, contents_not_taken/1,
          stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1,
@@ -14,10 +15,10 @@
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [like_a_model, options, explanations, times, idle, renewals, walks, long_dead_stretch, updates_keep_the_time,
-     snapshots, transactions, steps_of_transactions, fetch, in_place_of_a_kept_object, files, objects_of_all_kinds,
-     replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry, a_million_at_once, readers_and_writers,
-     a_stopped_vm, counted_in_slices].
+    [like_a_model, options, explanations, times, idle, own_time_and_idle, renewals, walks, long_dead_stretch,
+     updates_keep_the_time, snapshots, transactions, steps_of_transactions, fetch, in_place_of_a_kept_object, files,
+     objects_of_all_kinds, replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry, a_million_at_once,
+     readers_and_writers, a_stopped_vm, counted_in_slices].
 
 init_per_suite(Config) ->
     cats_test_lib:ensure_proper(),
@@ -89,24 +90,37 @@ step() ->
                {2, {counter, key(), range(0, 5)}}, {1, {element, key(), value()}}, {1, {insert_list, list(object())}},
                {2, {lookup, key()}}, {4, {pass, passing()}}, {2, all}, {1, replace_all}, {1, {replace, key(), value()}},
                {1, {update, key(), value()}}, {1, {select, key()}}, {1, delete_all}, {1, {many, list(key())}},
-               {1, {transaction, object()}}, {3, {fetched, key(), oneof([0, range(1, 2000), 300000])}}]).
+               {1, {transaction, object()}}, {2, {read, key()}}, {2, {fetch, key(), lifetime()}},
+               {1, {snapshot, key(), range(1, 1500)}}, {3, {fetched, key(), oneof([0, range(1, 2000), 300000])}},
+               {4, {own, object(), near(), range(1, 1100), oneof([none, near()]), range(1, 1100)}}]).
 
-%% What lives, by the model: the key with the object and its deadline.
-living(Model) -> maps:filter(fun(_, {_, Deadline}) -> Deadline > get(clock) end, Model).
+%% Times about that of the table.
+near() -> oneof([range(1, 2500), range(950, 1100)]).
+
+%% What lives, by the model: the key with the object, its deadline, and its own end in an idle table.
+living(Model) -> maps:filter(fun(_, {_, Deadline, _}) -> Deadline > get(clock) end, Model).
 
 after_now(infinity) -> infinity;
 after_now(Time) -> get(clock) + Time.
 
-put_object(Object, Deadline, Model) -> Model#{element(1, Object) => {Object, Deadline}}.
+put_object(Object, Deadline, Model) -> Model#{element(1, Object) => {Object, Deadline, infinity}}.
 
-%% A read moves the deadline of an idle table, if that becomes later by more than a sixteenth.
+%% Of an own time and the idle time of a table, the earlier one ends the object.
+put_lasting(idle, Object, Time, Model) when Time =/= infinity ->
+    Model#{element(1, Object) => {Object, after_now(min(Time, 1000)), after_now(Time)}};
+put_lasting(_Kind, Object, Time, Model) ->
+    put_object(Object, after_now(Time), Model).
+
+%% A read moves the deadline of an idle table, if that becomes later by more than a sixteenth, or reaches the own end.
 used(ttl, _Key, Model) -> Model;
 used(idle, Key, Model) ->
     case Model of
-        #{Key := {Object, Deadline}} when Deadline =/= infinity ->
-            case get(clock) + 1000 - Deadline > 1000 div 16 of
-                true -> Model#{Key := {Object, get(clock) + 1000}};
-                false -> Model
+        #{Key := {Object, Deadline, End}} when Deadline =/= infinity ->
+            Later = get(clock) + 1000,
+            IsLater = Later - Deadline > 1000 div 16 orelse End =< Later,
+            case min(Later, End) of
+                New when IsLater, New > Deadline -> Model#{Key := {Object, New, End}};
+                _ -> Model
             end;
         #{} -> Model
     end.
@@ -121,9 +135,15 @@ run(Step, Table, Kind, Model0) ->
 step({insert, Object}, Table, _, Model) ->
     true = cats:insert(Table, Object),
     put_object(Object, after_now(1000), Model);
-step({insert, Object, Time}, Table, _, Model) ->
+step({insert, Object, Time}, Table, Kind, Model) ->
     true = cats:insert(Table, Object, #{ttl => Time}),
-    put_object(Object, after_now(Time), Model);
+    put_lasting(Kind, Object, Time, Model);
+%% An object with a time of its own is read twice, and perhaps touched in between.
+step({own, Object, Time, Passed, Touch, PassedThen}, Table, Kind, Model) ->
+    Key = element(1, Object),
+    Steps = [{insert, Object, Time}, {pass, Passed}, {lookup, Key}] ++ [{touch, Key, Touch} || Touch =/= none]
+        ++ [{pass, PassedThen}, {lookup, Key}],
+    lists:foldl(fun(Step, M) -> run(Step, Table, Kind, M) end, Model, Steps);
 step({insert_list, Objects}, Table, _, Model) ->
     true = cats:insert(Table, Objects),
     lists:foldl(fun(Object, M) -> put_object(Object, after_now(1000), M) end, Model, Objects);
@@ -134,19 +154,30 @@ step({insert_new, Object}, Table, _, Model) ->
         true -> put_object(Object, after_now(1000), Model);
         false -> Model
     end;
-step({insert_new, Objects, Time}, Table, _, Model) ->
+step({insert_new, Objects, Time}, Table, Kind, Model) ->
     New = lists:flatten([Objects]),
     IsNew = not lists:any(fun(Object) -> is_map_key(element(1, Object), Model) end, New),
     ?assertEqual(IsNew, cats:insert_new(Table, Objects, #{ttl => Time})),
     case IsNew of
-        true -> lists:foldl(fun(Object, M) -> put_object(Object, after_now(Time), M) end, Model, New);
+        true -> lists:foldl(fun(Object, M) -> put_lasting(Kind, Object, Time, M) end, Model, New);
         false -> Model
     end;
 step({touch, Key, Time}, Table, _, Model) ->
     ?assertEqual(is_map_key(Key, Model), cats:touch(Table, Key, Time)),
     case Model of
-        #{Key := {Object, _}} -> Model#{Key := {Object, after_now(Time)}};
+        #{Key := {Object, _, infinity}} -> Model#{Key := {Object, after_now(Time), infinity}};
+        #{Key := {Object, _, _}} -> Model#{Key := {Object, after_now(Time), after_now(Time)}};
         #{} -> Model
+    end;
+step({fetch, Key, Time}, Table, Kind, Model) ->
+    Object = cats:fetch(Table, Key, fun(_) -> {Key, fetched} end, #{ttl => Time}),
+    case found(Key, Model) of
+        [Found] ->
+            ?assertEqual(Found, Object),
+            used(Kind, Key, Model);
+        [] ->
+            ?assertEqual({Key, fetched}, Object),
+            put_lasting(Kind, Object, Time, Model)
     end;
 %% What a fetch finds. An object that has ended may be gone earlier.
 step({fetched, Key, Stale}, Table, Kind, Model) ->
@@ -155,7 +186,7 @@ step({fetched, Key, Stale}, Table, Kind, Model) ->
             ?assertEqual([Object], found(Key, Model));
         {Object, ended} ->
             ?assertEqual([], found(Key, Model)),
-            {Ended, Deadline} = get({ended, Key}),
+            {Ended, Deadline, _} = get({ended, Key}),
             ?assertEqual(Ended, Object),
             ?assert(get(clock) < Deadline + Stale);
         false ->
@@ -171,10 +202,10 @@ step({take, Key}, Table, _, Model) ->
     maps:remove(Key, Model);
 step({counter, Key, Increment}, Table, _, Model) ->
     case Model of
-        #{Key := {Object, Deadline}} when tuple_size(Object) > 1, is_integer(element(2, Object)) ->
+        #{Key := {Object, Deadline, End}} when tuple_size(Object) > 1, is_integer(element(2, Object)) ->
             Sum = element(2, Object) + Increment,
             ?assertEqual(Sum, cats:update_counter(Table, Key, {2, Increment})),
-            Model#{Key := {setelement(2, Object, Sum), Deadline}};
+            Model#{Key := {setelement(2, Object, Sum), Deadline, End}};
         #{Key := _} ->
             ?assertError(badarg, cats:update_counter(Table, Key, {2, Increment})),
             Model;
@@ -184,9 +215,9 @@ step({counter, Key, Increment}, Table, _, Model) ->
     end;
 step({element, Key, Value}, Table, _, Model) ->
     case Model of
-        #{Key := {Object, Deadline}} when tuple_size(Object) > 1 ->
+        #{Key := {Object, Deadline, End}} when tuple_size(Object) > 1 ->
             true = cats:update_element(Table, Key, {2, Value}),
-            Model#{Key := {setelement(2, Object, Value), Deadline}};
+            Model#{Key := {setelement(2, Object, Value), Deadline, End}};
         #{Key := _} ->
             Model;
         #{} ->
@@ -195,20 +226,20 @@ step({element, Key, Value}, Table, _, Model) ->
     end;
 step({replace, Key, Value}, Table, _, Model) ->
     case Model of
-        #{Key := {Object, Deadline}} ->
+        #{Key := {Object, Deadline, End}} ->
             ?assertEqual(false, cats:replace(Table, {Key, other, other}, {Key, Value})),
             ?assertEqual(true, cats:replace(Table, Object, {Key, Value})),
-            Model#{Key := {{Key, Value}, Deadline}};
+            Model#{Key := {{Key, Value}, Deadline, End}};
         #{} ->
             ?assertEqual(false, cats:replace(Table, {Key, Value}, {Key, Value})),
             Model
     end;
 step({update, Key, Value}, Table, _, Model) ->
     case Model of
-        #{Key := {Object, Deadline}} ->
+        #{Key := {Object, Deadline, End}} ->
             ?assertEqual(keep, cats:update(Table, Key, fun(Old) when Old =:= Object -> keep end)),
             ?assertEqual({Key, Value}, cats:update(Table, Key, fun(Old) when Old =:= Object -> {Key, Value} end)),
-            Model#{Key := {{Key, Value}, Deadline}};
+            Model#{Key := {{Key, Value}, Deadline, End}};
         #{} ->
             ?assertEqual(false, cats:update(Table, Key, fun(_) -> error(called) end)),
             Model
@@ -231,10 +262,11 @@ step(all, Table, _, Model) ->
     Model;
 step(replace_all, Table, _, Model) ->
     Spec = [{{'$1', '$2'}, [{is_integer, '$2'}], [{{'$1', {'+', '$2', 1}}}]}],
-    Counters = maps:filter(fun(_, {Object, _}) -> tuple_size(Object) =:= 2 andalso is_integer(element(2, Object)) end,
-                           Model),
+    IsCounter = fun(_, {Object, _, _}) -> tuple_size(Object) =:= 2 andalso is_integer(element(2, Object)) end,
+    Counters = maps:filter(IsCounter, Model),
     ?assertEqual(map_size(Counters), cats:select_replace(Table, Spec)),
-    maps:merge(Model, maps:map(fun(_, {{Key, Value}, Deadline}) -> {{Key, Value + 1}, Deadline} end, Counters));
+    More = fun(_, {{Key, Value}, Deadline, End}) -> {{Key, Value + 1}, Deadline, End} end,
+    maps:merge(Model, maps:map(More, Counters));
 step({transaction, Object}, Table, _, Model) ->
     Key = element(1, Object),
     Found = found(Key, Model),
@@ -244,6 +276,20 @@ step({transaction, Object}, Table, _, Model) ->
                                                               Read
                                                       end)),
     put_object(Object, after_now(1000), Model);
+step({read, Key}, Table, Kind, Model) ->
+    ?assertEqual({atomic, found(Key, Model)},
+                 cats_transaction:run(fun() -> cats_transaction:read(Table, Key) end)),
+    used(Kind, Key, Model);
+%% A read of a snapshot is none of the table, and the time of a snapshot stands still.
+step({snapshot, Key, Time}, Table, _, Model) ->
+    Snapshot = cats:snapshot(Table),
+    true = cats:insert(Table, {other, 1}, #{ttl => Time}),
+    true = cats:delete(Table, other),
+    pass(Time),
+    ?assertEqual(found(Key, Model), cats:lookup(Snapshot, Key)),
+    ?assertEqual(lists:sort([Object || {Object, _, _} <- maps:values(Model)]), lists:sort(cats:tab2list(Snapshot))),
+    true = cats:delete(Snapshot),
+    Model;
 step(delete_all, Table, _, _Model) ->
     forget_ended(),
     true = cats:delete_all_objects(Table),
@@ -253,18 +299,18 @@ forget_ended() -> [erase(Key) || {ended, _} = Key <- get_keys()].
 
 found(Key, Model) ->
     case Model of
-        #{Key := {Object, _}} -> [Object];
+        #{Key := {Object, _, _}} -> [Object];
         #{} -> []
     end.
 
 %% Nothing here counts as a read, so nothing changes.
 compare(Table, Model) ->
-    Objects = lists:sort([Object || {Object, _} <- maps:values(Model)]),
+    Objects = lists:sort([Object || {Object, _, _} <- maps:values(Model)]),
     ?assertEqual(Objects, lists:sort(cats:tab2list(Table))),
     ?assertEqual(map_size(Model), cats:info(Table, size)),
     [?assertEqual({Key, case Deadline of infinity -> infinity; _ -> Deadline - get(clock) end},
                   {Key, cats:ttl(Table, Key)})
-     || {Key, {_, Deadline}} <- maps:to_list(Model)],
+     || {Key, {_, Deadline, _}} <- maps:to_list(Model)],
     [?assertEqual({Key, undefined}, {Key, cats:ttl(Table, Key)})
      || Key <- [1, {1}, a, 2.5, <<"a binary">>], not is_map_key(Key, Model)].
 
@@ -319,7 +365,8 @@ explanations(_Config) ->
                     "compressed">>},
     [?assertEqual(Only, cats_test_lib:remarks(new, [t, [{ttl, 10} | Options]]))
      || Options <- [[bag], [duplicate_bag], [compressed], [{engine, std_hash}], [ordered_set, {engine, avl}]]],
-    ?assertEqual(#{2 => <<"a table has option ttl or option idle, not both: an object has one time">>},
+    ?assertEqual(#{2 => <<"a table has option ttl or option idle, not both; insert/3 gives an object a time of its "
+                          "own">>},
                  cats_test_lib:remarks(new, [t, [{ttl, 10}, {idle, 10}]])),
     [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{Key, Value}]]))
      || Key <- [ttl, idle], Value <- [0, -1, 1.5, never, 1 bsl 70]],
@@ -365,6 +412,74 @@ explanations(_Config) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Times
 
+%% Of an own time and that of the table, the earlier one ends an object, whatever is read and updated.
+own_time_and_idle(_Config) ->
+    stop_clock(),
+    Big = binary:copy(<<"long">>, 1000),
+    [begin
+         Table = cats:new(t, [Type, public, {idle, 1000} | Options]),
+         Left = fun(Key) -> cats:ttl(Table, Key) end,
+         true = cats:insert(Table, {a, 1, Value}, #{ttl => 2500}),
+         true = cats:insert(Table, [{b, 1, Value}, {c, 1, Value}], #{ttl => 100}),
+         true = cats:insert_new(Table, {d, 1, Value}, #{ttl => 2500}),
+         {e, 1, _} = cats:fetch(Table, e, fun(e) -> {e, 1, Value} end, #{ttl => 2500}),
+         true = cats:insert(Table, {f, 1, Value}),
+         true = cats:insert(Table, {g, 1, Value}, #{ttl => 1030}),
+         ?assertEqual([1000, 100, 100, 1000, 1000, 1000], [Left(Key) || Key <- [a, b, c, d, e, f]]),
+         _ = [[_] = cats:lookup(Table, Key) || Key <- [a, b, c, d, e, f]],
+         ?assertEqual([1000, 100, 100, 1000, 1000, 1000], [Left(Key) || Key <- [a, b, c, d, e, f]]),
+         pass(99),
+         ?assert(cats:member(Table, b)),
+         ?assertEqual(1, Left(b)),
+         pass(1),
+         ?assertEqual([], cats:lookup(Table, b)),
+         pass(800),
+         [_] = cats:lookup(Table, g),
+         ?assertEqual(130, Left(g)),
+         %% A shorter time, too, holds from then on.
+         true = cats:touch(Table, g, 50),
+         [_] = cats:lookup(Table, g),
+         ?assertEqual(50, Left(g)),
+         true = cats:delete(Table, g),
+         Updates = #{a => fun() -> 2 = cats:update_counter(Table, a, {2, 1}) end,
+                     d => fun() -> true = cats:update_element(Table, d, [{2, 7}, {3, Big}]) end,
+                     e => fun() -> {e, 8, Big} = cats:update(Table, e, fun({e, 1, _}) -> {e, 8, Big} end) end,
+                     f => fun() -> 2 = cats:update_counter(Table, f, {2, 1}) end},
+         _ = [Update() || Update <- maps:values(Updates)],
+         1 = cats:select_replace(Table, [{{e, '$1', '$2'}, [], [{{e, '$1', '$2', x}}]}]),
+         true = cats:replace(Table, {e, 8, Big, x}, {e, 8, Big}),
+         Snapshot = cats:snapshot(Table),
+         {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:read(Table, a) end),
+         _ = [[_] = cats:lookup(Table, Key) || Key <- [d, e, f]],
+         ?assertEqual([1000, 1000, 1000, 1000], [Left(Key) || Key <- [a, d, e, f]]),
+         pass(900),
+         _ = [[_] = cats:lookup(Table, Key) || Key <- [a, d, e, f]],
+         %% The own end is near now.
+         ?assertEqual([700, 700, 700, 1000], [Left(Key) || Key <- [a, d, e, f]]),
+         %% A touch gives a new own time, also a longer one, and a write the time of the table.
+         true = cats:touch(Table, a, 1500),
+         true = cats:insert(Table, {d, 9, Value}),
+         ?assertEqual([1500, 1000], [Left(Key) || Key <- [a, d]]),
+         pass(699),
+         _ = [[_] = cats:lookup(Table, Key) || Key <- [a, d, e, f]],
+         ?assertEqual([801, 1000, 1, 1000], [Left(Key) || Key <- [a, d, e, f]]),
+         pass(1),
+         ?assertEqual([[], [{f, 2, Value}]], [cats:lookup(Table, Key) || Key <- [e, f]]),
+         pass(800),
+         ?assertEqual([[], [{d, 9, Value}], [{f, 2, Value}]], [cats:lookup(Table, Key) || Key <- [a, d, f]]),
+         pass(1000),
+         ?assertEqual({0, []}, {cats:info(Table, size), cats:tab2list(Table)}),
+         %% The last read reaches the own end, however near that is.
+         true = cats:insert(Table, {g, 1, Value}, #{ttl => 1030}),
+         pass(40),
+         [_] = cats:lookup(Table, g),
+         ?assertEqual(990, Left(g)),
+         ?assertEqual([{a, 2, Value}, {d, 7, Big}, {e, 8, Big}, {f, 2, Value}], lists:sort(cats:tab2list(Snapshot))),
+         true = cats:delete(Snapshot),
+         true = cats:delete(Table)
+     end || Type <- types(), Options <- [[], [{limit, {objects, 100}}], [{limit, {bytes, 1000000}}]],
+            Value <- [x, 1.5, <<"text">>, Big, fun() -> Big end, lists:seq(1, 3000)]].
+
 %% By the clock of the system.
 times(_Config) ->
     [begin
@@ -405,7 +520,7 @@ idle(_Config) ->
           end || _ <- lists:seq(1, 20)],
          ?assertEqual([1, 2, 3, 4, 5, 6, forever, long],
                       lists:sort([element(1, Object) || Object <- cats:tab2list(Table)])),
-         ?assertEqual({160, infinity, 8000}, {cats:ttl(Table, 1), cats:ttl(Table, forever), cats:ttl(Table, long)}),
+         ?assertEqual({160, infinity, 160}, {cats:ttl(Table, 1), cats:ttl(Table, forever), cats:ttl(Table, long)}),
          %% By less than a sixteenth.
          pass(10),
          [_] = cats:lookup(Table, 1),
@@ -414,7 +529,7 @@ idle(_Config) ->
          [_] = cats:lookup(Table, 1),
          ?assertEqual(160, cats:ttl(Table, 1)),
          pass(160),
-         ?assertEqual([forever, long], lists:sort([element(1, Object) || Object <- cats:tab2list(Table)]))
+         ?assertEqual([{forever}], cats:tab2list(Table))
      end || Type <- types()].
 
 %% Which functions count as reads, and make the time longer. All others leave it as it is.
@@ -740,15 +855,40 @@ files(Config) ->
          true = cats:insert(Table, {1, a}),
          true = cats:insert(Table, {2, b}, #{ttl => infinity}),
          true = cats:insert(Table, {3, c}, #{ttl => 200}),
+         true = cats:insert(Table, {4, d}, #{ttl => 1300}),
          pass(100),
          ok = cats:tab2file(Table, File, Options),
          {ok, Read} = cats:file2tab(File, [{verify, true}]),
-         ?assertEqual({1000, [{1, a}, {2, b}, {3, c}]}, {cats:info(Read, Kind), lists:sort(cats:tab2list(Read))}),
+         ?assertEqual({1000, [{1, a}, {2, b}, {3, c}, {4, d}]},
+                      {cats:info(Read, Kind), lists:sort(cats:tab2list(Read))}),
          ?assertEqual({900, infinity, 100}, {cats:ttl(Read, 1), cats:ttl(Read, 2), cats:ttl(Read, 3)}),
+         %% Reads go on to move what has no own time, and no other beyond it.
+         pass(99),
+         _ = cats:lookup_many(Read, [1, 2, 3, 4]),
+         case Kind of
+             ttl -> ?assertEqual([801, infinity, 1, 1101], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]]);
+             idle -> ?assertEqual([1000, infinity, 1, 1000], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]])
+         end,
+         pass(500),
+         _ = cats:lookup_many(Read, [1, 2, 3, 4]),
+         case Kind of
+             ttl -> ?assertEqual([301, infinity, undefined, 601], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]]);
+             idle -> ?assertEqual([1000, infinity, undefined, 601], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]])
+         end,
          Plain = cats:new(t, []),
          {ok, Plain} = cats:file2tab(File, [{table, Plain}]),
-         ?assertEqual([{1, a}, {2, b}, {3, c}], lists:sort(cats:tab2list(Plain)))
+         ?assertEqual([{1, a}, {2, b}, {3, c}, {4, d}], lists:sort(cats:tab2list(Plain)))
      end || Type <- types(), Kind <- [ttl, idle], Options <- [[], [{extended_info, [md5sum, object_count]}]]],
+    %% A table that only has a limit.
+    Limited = cats:new(t, [{limit, {objects, 10}}]),
+    true = cats:insert(Limited, [{1, a}, {2, b}]),
+    ok = cats:tab2file(Limited, File),
+    {ok, Stock} = ets:file2tab(File),
+    ?assertEqual([{1, a}, {2, b}], lists:sort(ets:tab2list(Stock))),
+    true = cats:insert(Limited, {3, c}, #{ttl => 200}),
+    ok = cats:tab2file(Limited, File),
+    {ok, Restored} = cats:file2tab(File, [{verify, true}]),
+    ?assertEqual([infinity, infinity, 200], [cats:ttl(Restored, Key) || Key <- [1, 2, 3]]),
     Source = ets:new(t, []),
     true = ets:insert(Source, {1}),
     Copy = cats:new(t, [{ttl, 1000}]),

@@ -272,15 +272,15 @@ impl Block {
     /// The tuple of these immediates, made by one allocation and one copy. `None` when memory is exhausted. Panics above [`MAX_ARITY`].
     #[inline(never)]
     pub fn flat(elements: &[u64], guard: &Guard) -> Option<Block> {
-        Self::flat_with(elements, None, guard)
+        Self::flat_with(elements, &[], guard)
     }
 
-    /// [`flat`](Self::flat), perhaps with the word of a lease behind the elements.
+    /// [`flat`](Self::flat), perhaps with the words of a lease behind the elements.
     #[inline(always)]
-    pub(crate) fn flat_with(elements: &[u64], lease: Option<u64>, guard: &Guard) -> Option<Block> {
+    pub(crate) fn flat_with(elements: &[u64], lease: &[u64], guard: &Guard) -> Option<Block> {
         debug_assert!(elements.iter().all(|&word| is_immediate(word)));
         assert!(elements.len() <= MAX_ARITY);
-        let total = elements.len() + 1 + usize::from(lease.is_some());
+        let total = elements.len() + 1 + lease.len();
         let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and of `total` words.
         unsafe {
@@ -288,8 +288,8 @@ impl Block {
             address
                 .add(1)
                 .copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len());
-            if let Some(lease) = lease {
-                address.add(total - 1).write(lease);
+            for (i, word) in lease.iter().enumerate() {
+                address.add(1 + elements.len() + i).write(*word);
             }
         }
         Some(Block { address })

@@ -593,7 +593,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Appends the lease of a stored object, as the last item of its block.
+    /// Appends the lease of a stored object, as the last item of its block, or its own end before that.
     pub(crate) fn lease(&mut self, word: u64) {
         // SAFETY: there is room for one word.
         unsafe { self.add(1).write(word) };

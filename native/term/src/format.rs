@@ -61,7 +61,7 @@ pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 /// A fun of immediates. The item is what the VM has: the [words](Fun::words), then the environment. The header has the number of terms there
 /// from bit 16 on.
 pub(crate) const PLAIN_FUN: u64 = 0x14;
-/// The [lease](crate::lease) of an object: one word, the last item of its block. It is no term.
+/// The [lease](crate::lease) of an object: one word, the last item of its block, or the own end before it. It is no term.
 pub(crate) const LEASE: u64 = 0x11;
 const PLAIN_FUN_SHIFT: u32 = 16;
 /// The bit in which the kinds of plain references and plain funs differ.

@@ -5,17 +5,19 @@
 //! as an atomic.
 //!
 //! ```text
-//!  bit 63                    22 21          12 11        6 5       0
-//!    +------------------------+--------------+-----------+---------+
-//!    | deadline, milliseconds | place        | notes     | kind    |
-//!    +------------------------+--------------+-----------+---------+
+//!  bit 63                    22 21          12  11  10       6 5       0
+//!    +------------------------+--------------+-----+----------+---------+
+//!    | deadline, milliseconds | place        | own | notes    | kind    |
+//!    +------------------------+--------------+-----+----------+---------+
 //! ```
 //!
 //! - *Deadline*: a time of the library's clock. All ones: the object does not expire.
 //! - *Place*: where the timer wheel has an item for this object.
-//! - *Notes*: six bits for policies. Nothing here uses them. A new object has none.
+//! - *Own*: the word before the lease is the object's *own end*, in the field of the deadline. Reads move the deadline no further. A block
+//!   has that word from the start or never.
+//! - *Notes*: five bits for policies. Nothing here uses them. A new object has none.
 //!
-//! Before an object is in its table, its lease is a *request*. The place tells which one.
+//! Before an object is in its table, its lease is a *request*. The place tells which one. An own end is a time after now then.
 
 use crate::block::{Block, BlockRef};
 use crate::builder::Builder;
@@ -28,7 +30,8 @@ const DEADLINE_SHIFT: u32 = 22;
 const PLACE_SHIFT: u32 = 12;
 const PLACE_MASK: u64 = 0x3ff;
 const NOTES_SHIFT: u32 = 6;
-const NOTES_MASK: u64 = 0x3f;
+const NOTES_MASK: u64 = 0x1f;
+const OWN: u64 = 1 << 11;
 
 /// The deadline of an object that does not expire: some 139 years.
 pub const NEVER: u64 = u64::MAX >> DEADLINE_SHIFT;
@@ -55,6 +58,8 @@ pub enum Request {
     Fresh,
     /// This many milliseconds from now on, or [`NEVER`].
     Given(u64),
+    /// So many milliseconds from now on, and at most `most` if reads make it longer.
+    Bounded { time: u64, most: u64 },
     /// That of the object that is replaced. If there is none, as for `Fresh`.
     Kept,
 }
@@ -71,7 +76,7 @@ impl Lease {
     pub fn of_request(request: Request) -> Self {
         let (time, place) = match request {
             Request::Fresh => (0, FRESH),
-            Request::Given(time) => (time.min(NEVER), GIVEN),
+            Request::Given(time) | Request::Bounded { time, .. } => (time.min(NEVER), GIVEN),
             Request::Kept => (0, KEPT),
         };
         Self(time << DEADLINE_SHIFT | place << PLACE_SHIFT | LEASE)
@@ -88,7 +93,25 @@ impl Lease {
         self.0
     }
 
-    /// The request of an object that is not in its table yet. A copy of an object that is there asks for the lease of that one.
+    /// The word before the lease, for an object that has an own end, or may get that of the object that it replaces.
+    #[inline]
+    pub fn own_end(end: u64) -> Self {
+        Self::new(end.min(NEVER), NOWHERE)
+    }
+
+    /// Whether the word before the lease is the object's own end.
+    #[inline(always)]
+    pub fn has_own_end(self) -> bool {
+        self.0 & OWN != 0
+    }
+
+    #[inline]
+    fn with_own_end(self, own: bool) -> Self {
+        Self(self.0 & !OWN | if own { OWN } else { 0 })
+    }
+
+    /// The request of an object that is not in its table yet, without its own end. A copy of an object that is there asks for the lease of
+    /// that one.
     #[inline]
     pub fn request(self) -> Request {
         match self.0 >> PLACE_SHIFT & PLACE_MASK {
@@ -135,7 +158,7 @@ impl Lease {
 
 /// The lease of an object that others may read.
 ///
-/// All orderings are Relaxed: nothing else depends on a lease.
+/// All orderings but those of an own end are Relaxed: nothing else depends on a lease.
 #[repr(transparent)]
 pub struct SharedLease(AtomicU64);
 
@@ -160,35 +183,52 @@ impl SharedLease {
 }
 
 impl Block {
-    /// The tuple of these immediates, with a lease. `None` when memory is exhausted.
-    pub fn flat_leased(elements: &[u64], lease: Lease, guard: &Guard) -> Option<Block> {
-        Self::flat_with(elements, Some(lease.word()), guard)
+    /// The tuple of these immediates, with a lease, and perhaps an own end. `None` when memory is exhausted.
+    pub fn flat_leased(elements: &[u64], lease: Lease, end: Option<Lease>, guard: &Guard) -> Option<Block> {
+        let lease = lease.with_own_end(end.is_some()).word();
+        match end {
+            Some(end) => Self::flat_with(elements, &[end.word(), lease], guard),
+            None => Self::flat_with(elements, &[lease], guard),
+        }
     }
 
-    /// The same block with this lease. If it has one, that is replaced. `None` when memory is exhausted.
-    pub fn leased(self, lease: Lease, guard: &Guard) -> Option<Block> {
+    /// The same block with this lease, and perhaps an own end. If it has a lease, that is replaced, and whether it has a word for an own end
+    /// stays. `None` when memory is exhausted.
+    pub fn leased(self, lease: Lease, end: Option<Lease>, guard: &Guard) -> Option<Block> {
         let view = self.as_ref();
         if view.has_lease() {
             let last = view.words() - 1;
-            // SAFETY: the last word is the lease, and nobody else knows the block.
-            unsafe { self.address().add(last).write(lease.word()) };
+            let own = Lease::of_word(view.as_words()[last]).has_own_end();
+            // SAFETY: the last word is the lease, the one before it is the own end if it has one, and nobody else knows the block.
+            unsafe {
+                self.address().add(last).write(lease.with_own_end(own).word());
+                if let Some(end) = end.filter(|_| own) {
+                    self.address().add(last - 1).write(end.word());
+                }
+            }
             return Some(self);
         }
+        let lease = lease.with_own_end(end.is_some());
         // The host knows where the words of held terms are, so they do not move.
         if view.has_held_terms() {
             let mut builder = Builder::new();
             view.build_with_elements(&mut builder, std::iter::empty());
+            end.into_iter().for_each(|end| builder.lease(end.word()));
             builder.lease(lease.word());
             return builder.finish();
         }
         let words = view.words();
-        let address = slab::alloc_pinned(guard, (words + 1) * 8)?.cast::<u64>();
-        // SAFETY: the memory is new and has room for one word more. What is counted in the block belongs to the new one, so the old memory
+        let more = 1 + usize::from(end.is_some());
+        let address = slab::alloc_pinned(guard, (words + more) * 8)?.cast::<u64>();
+        // SAFETY: the memory is new and has room for these words more. What is counted in the block belongs to the new one, so the old memory
         // is freed alone. Items refer to each other by offsets.
         unsafe {
             address.copy_from_nonoverlapping(view.address(), words);
-            address.write(address.read() + (1 << 32));
-            address.add(words).write(lease.word());
+            address.write(address.read() + ((more as u64) << 32));
+            if let Some(end) = end {
+                address.add(words).write(end.word());
+            }
+            address.add(words + more - 1).write(lease.word());
             Block::free_words(self.into_raw().as_ptr().cast(), words);
             Some(Block::from_raw(address))
         }
@@ -223,8 +263,15 @@ mod tests {
             (lease.deadline(), lease.place(), lease.notes()),
             (123_456_789, 777, 0x15)
         );
-        let lease = lease.with_deadline(NEVER).with_place(NOWHERE).with_notes(0x3f);
-        assert_eq!((lease.deadline(), lease.place(), lease.notes()), (NEVER, NOWHERE, 0x3f));
+        for own in [false, true] {
+            let lease = lease
+                .with_own_end(own)
+                .with_deadline(NEVER)
+                .with_place(NOWHERE)
+                .with_notes(0x1f);
+            assert_eq!((lease.deadline(), lease.place(), lease.notes()), (NEVER, NOWHERE, 0x1f));
+            assert_eq!((lease.has_own_end(), lease.with_notes(0).has_own_end()), (own, own));
+        }
         assert!(is_lease(lease.word()));
         for request in [
             Request::Fresh,
@@ -257,7 +304,7 @@ mod tests {
     #[test]
     fn blocks_get_a_lease() {
         let guard = pin();
-        let flat = Block::flat_leased(&[NIL; 3], Lease::new(7, 1), &guard).unwrap();
+        let flat = Block::flat_leased(&[NIL; 3], Lease::new(7, 1), None, &guard).unwrap();
         assert!(flat.as_ref().has_lease() && flat.as_ref().is_flat());
         assert_eq!(
             (flat.as_ref().words(), flat.as_ref().elements_raw()),
@@ -271,13 +318,39 @@ mod tests {
         // The last word of the float looks like a lease.
         let plain = builder.finish().unwrap();
         assert!(!plain.as_ref().has_lease());
-        let leased = plain.leased(Lease::new(8, 2), &guard).unwrap();
+        let leased = plain.leased(Lease::new(8, 2), None, &guard).unwrap();
         assert!(leased.as_ref().has_lease());
         assert_eq!(leased.as_ref().words(), 6);
-        let again = leased.leased(Lease::new(10, 3), &guard).unwrap();
+        // A block that has no word for an own end gets none.
+        let again = leased
+            .leased(Lease::new(10, 3), Some(Lease::own_end(5)), &guard)
+            .unwrap();
         assert_eq!(
             (again.as_ref().words(), again.as_ref().as_words()[5]),
             (6, Lease::new(10, 3).word())
         );
+    }
+
+    /// The own end stands before the lease, and stays when the lease is replaced.
+    #[test]
+    fn blocks_get_an_own_end() {
+        let guard = pin();
+        let (lease, end) = (Lease::new(7, 1), Lease::own_end(99));
+        let flat = Block::flat_leased(&[NIL; 3], lease, Some(end), &guard).unwrap();
+        let mut builder = Builder::new();
+        let root = builder.tuple(1);
+        let float = builder.float(1.5);
+        builder.set(root, 0, float);
+        let built = builder.finish().unwrap().leased(lease, Some(end), &guard).unwrap();
+        for (block, words) in [(flat, 6), (built, 6)] {
+            assert!(block.as_ref().has_lease());
+            assert_eq!(block.as_ref().words(), words);
+            let block = block.leased(Lease::new(8, 2), None, &guard).unwrap();
+            let [.., own, last] = block.as_ref().as_words() else {
+                unreachable!()
+            };
+            assert_eq!((Lease::of_word(*own), Lease::of_word(*last).deadline()), (end, 8));
+            assert!(Lease::of_word(*last).has_own_end());
+        }
     }
 }

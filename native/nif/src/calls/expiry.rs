@@ -63,10 +63,39 @@ pub fn ttl(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     with_probe(env, handle.table(), key, |probe| {
         Ok(match handle.time_left(probe)? {
             None => atoms::undefined(),
-            Some(Lifetime::Infinity) => atoms::infinity(),
-            Some(Lifetime::Milliseconds(time)) => env.unsigned(time),
+            Some((left, _)) => lifetime_term(env, left),
         })
     })
+}
+
+/// The same, and how long the object lives at most if it is read, as a pair.
+pub fn times(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, LOOKUP)?;
+    with_probe(env, handle.table(), key, |probe| {
+        Ok(match handle.time_left(probe)? {
+            None => atoms::undefined(),
+            Some((left, most)) => env.tuple(&[lifetime_term(env, left), lifetime_term(env, most)]),
+        })
+    })
+}
+
+fn lifetime_term(env: Env, time: Lifetime) -> Term {
+    match time {
+        Lifetime::Infinity => atoms::infinity(),
+        Lifetime::Milliseconds(time) => env.unsigned(time),
+    }
+}
+
+/// Inserts an object that had so much time left when it was written to a file: [`times`].
+pub fn insert_bounded(env: Env, &[table, object_term, left, most]: &[Term; 4]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, INSERT)?;
+    handle.check_expiry()?;
+    let (left, most) = (needed(env, left)?, needed(env, most)?);
+    let elements = env.tuple_elements(object_term).ok_or_else(bad)?;
+    handle.insert_bounded(object(env, handle, elements)?, left, most)?;
+    Ok(atoms::true_())
 }
 
 /// How an object lives that a fetch has found.

@@ -1,7 +1,7 @@
 //! The body word of an entry, and what it tells of the object.
 
 use crate::object::schema::OwnedKey;
-use cats_term::lease::SharedLease;
+use cats_term::lease::{Lease, SharedLease};
 use cats_term::{bytes_of, Block, BlockRef, ChangingRef};
 use std::ptr::NonNull;
 
@@ -165,6 +165,18 @@ pub unsafe fn lease_of<'a>(body: u64) -> &'a SharedLease {
     };
     // SAFETY: the last word of the block is the lease, which all access as an atomic.
     unsafe { &*referent(body).cast::<SharedLease>().add(words as usize - 1) }
+}
+
+/// The own end of such an object, whose lease this is. `None` if there is no word for one.
+///
+/// # Safety
+/// As for [`lease_of`].
+#[inline]
+pub unsafe fn own_end_of<'a>(body: u64, lease: Lease) -> Option<&'a SharedLease> {
+    // SAFETY: as the caller promises. The lease says that it stands there.
+    lease
+        .has_own_end()
+        .then(|| unsafe { &*std::ptr::from_ref(lease_of(body)).sub(1) })
 }
 
 /// The word of an element of an object in a block.

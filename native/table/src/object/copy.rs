@@ -6,11 +6,12 @@
 use crate::object::group::{Group, KeyPlace, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{
-    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, size_bits, word_of,
-    Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
+    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, own_end_of, size_bits,
+    word_of, Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
 };
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
+use cats_term::lease::SharedLease;
 use cats_term::{Builder, BOTTOM};
 use std::iter;
 
@@ -124,7 +125,8 @@ unsafe fn copied_object(guard: &Guard, body: u64, leased: bool) -> Option<u64> {
         }
         // Relaxed: readers may move the deadline, which makes no difference here.
         let lease = lease_of(body).load();
-        copy.leased(lease, guard).map(address)
+        let end = own_end_of(body, lease).map(SharedLease::load);
+        copy.leased(lease, end, guard).map(address)
     }
 }
 

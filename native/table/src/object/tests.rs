@@ -11,6 +11,7 @@ const LAYOUT: Layout = Layout {
     key: 0,
     packed: false,
     leased: false,
+    idle: false,
 };
 
 /// A body stores the number of words of its block, unless they are too many.
@@ -142,7 +143,7 @@ fn leases_are_found() {
     let given = Request::Given(1234);
     for arity in [1, 2, 3, 100, 0x7ffd, 0x7ffe, 0xffff] {
         let elements = vec![NIL; arity];
-        let body = Object::flat(&elements).into_leased_body(given, &guard).unwrap();
+        let body = Object::flat(&elements).into_leased_body(given, LAYOUT, &guard).unwrap();
         assert_eq!(lease(body).request(), given);
         // SAFETY: the object lives, nobody else knows it, and it is freed once.
         unsafe {
@@ -165,7 +166,9 @@ fn leases_are_found() {
         builder.set(root, 1, term);
         let block = builder.finish().unwrap();
         let words: Vec<u64> = block.as_ref().elements_raw().to_vec();
-        let body = Object::in_block(&words, block).into_leased_body(given, &guard).unwrap();
+        let body = Object::in_block(&words, block)
+            .into_leased_body(given, LAYOUT, &guard)
+            .unwrap();
         assert_eq!((lease(body).request(), retained(9)), (given, 1), "{arity}");
         // SAFETY: as above.
         unsafe { free_body(body) };

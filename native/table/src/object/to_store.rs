@@ -7,7 +7,7 @@ use crate::object::schema::Probe;
 use crate::object::{ADDRESS_BITS, SINGLE};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
-use cats_term::lease::{Lease, Request};
+use cats_term::lease::{Lease, Request, NEVER};
 use cats_term::{block_weight, is_immediate, Block, BlockRef, Short, TermRef};
 use std::mem::ManuallyDrop;
 use std::num::NonZeroU64;
@@ -22,6 +22,8 @@ pub struct Layout {
     pub packed: bool,
     /// Whether each object is in a block and has a [lease](cats_term::lease). Such objects are not packed.
     pub leased: bool,
+    /// Whether reads make objects live longer. Then they may have an own end.
+    pub idle: bool,
 }
 
 impl Layout {
@@ -208,14 +210,23 @@ impl<'a> Object<'a> {
     }
 
     /// The object's body in a table with leases. `None` when memory is exhausted.
-    pub fn into_leased_body(self, request: Request, guard: &Guard) -> Option<u64> {
-        let lease = Lease::of_request(request);
+    pub fn into_leased_body(self, request: Request, layout: Layout, guard: &Guard) -> Option<u64> {
+        let (lease, end) = (Lease::of_request(request), own_end(request, layout));
         let block = match self.block {
             // SAFETY: this value owns the block.
-            Some(block) => unsafe { block_of(block.into_body()) }.leased(lease, guard),
-            None => Block::flat_leased(self.elements, lease, guard),
+            Some(block) => unsafe { block_of(block.into_body()) }.leased(lease, end, guard),
+            None => Block::flat_leased(self.elements, lease, end, guard),
         };
         block.map(address)
+    }
+}
+
+/// What an object that requests this lease has before it: its own end, or room for that of the object that it replaces.
+fn own_end(request: Request, layout: Layout) -> Option<Lease> {
+    match request {
+        Request::Bounded { most, .. } => Some(Lease::own_end(most)),
+        Request::Kept => layout.idle.then(|| Lease::own_end(NEVER)),
+        Request::Fresh | Request::Given(_) => None,
     }
 }
 
@@ -251,9 +262,10 @@ fn stored(block: Block, layout: Layout) -> u64 {
 #[inline(never)]
 fn stored_in_general(block: Block, layout: Layout) -> u64 {
     match layout.leased {
-        true => address(slab::needed(
-            block.leased(Lease::of_request(Request::Kept), &epoch::pin()),
-        )),
+        true => {
+            let (lease, end) = (Lease::of_request(Request::Kept), own_end(Request::Kept, layout));
+            address(slab::needed(block.leased(lease, end, &epoch::pin())))
+        }
         false => address(packed::pack(block, layout.key)),
     }
 }

@@ -100,17 +100,45 @@ impl<'g> Handle<'g> {
         Some((expiry.ttl, expiry.idle))
     }
 
+    /// The request for a lease, where reads do not make an object live beyond a time of its own.
+    pub(crate) fn bounded(self, request: Request) -> Request {
+        match request {
+            Request::Given(most) if most != NEVER && self.table.options().idle() => {
+                let idle = self.expiry().map_or(NEVER, |(_, idle)| idle);
+                Request::Bounded {
+                    time: most.min(idle),
+                    most,
+                }
+            }
+            request => request,
+        }
+    }
+
     /// [`insert`](Self::insert) of an object that lives for this time.
     pub fn insert_lasting(self, object: Object<'_>, time: Time) -> Result<(), Failure> {
         self.check_expiry()?;
-        let incoming = Incoming::requesting(self.guard, self.table, object, time.request())?;
+        let incoming = Incoming::requesting(self.guard, self.table, object, self.bounded(time.request()))?;
+        self.insert_incoming(self.store(), incoming)
+    }
+
+    /// The same for the first of these times, and for at most the second one if reads make it longer.
+    pub fn insert_bounded(self, object: Object<'_>, time: Time, most: Time) -> Result<(), Failure> {
+        self.check_expiry()?;
+        let request = match most {
+            Time::Milliseconds(most) if self.table.options().idle() => Request::Bounded {
+                time: time.number(),
+                most,
+            },
+            _ => time.request(),
+        };
+        let incoming = Incoming::requesting(self.guard, self.table, object, request)?;
         self.insert_incoming(self.store(), incoming)
     }
 
     /// [`insert_new`](Self::insert_new) of an object that lives for this time.
     pub fn insert_new_lasting(self, object: Object<'_>, time: Time) -> Result<bool, Failure> {
         self.check_expiry()?;
-        let incoming = Incoming::requesting(self.guard, self.table, object, time.request())?;
+        let incoming = Incoming::requesting(self.guard, self.table, object, self.bounded(time.request()))?;
         self.insert_new_incoming(&incoming)
     }
 
@@ -123,15 +151,16 @@ impl<'g> Handle<'g> {
         Ok(touched)
     }
 
-    /// How long the object of a key still lives. `None` if there is none. Does not count as a read.
-    pub fn time_left(self, probe: &Probe<'_>) -> Result<Option<Time>, Failure> {
+    /// How long the object of a key still lives, and how long at most if it is read. `None` if there is none. Does not count as a read.
+    pub fn time_left(self, probe: &Probe<'_>) -> Result<Option<(Time, Time)>, Failure> {
         let left = self.store().time_left(self.guard, probe);
         let left = left.ok_or_else(|| self.no_expiry())??;
         self.still_named()?;
-        Ok(left.map(|left| match left {
+        let time = |left| match left {
             NEVER => Time::Infinity,
             left => Time::Milliseconds(left),
-        }))
+        };
+        Ok(left.map(|(left, most)| (time(left), time(most))))
     }
 
     /// What `fetch` finds: the object of a key that lives, and whether it ends within the milliseconds of the second time, or that has ended
@@ -175,7 +204,7 @@ impl<'g> Handle<'g> {
     }
 
     fn fetched(self, object: Object<'_>, time: Option<Time>, stale: u64) -> Result<Incoming, Failure> {
-        let request = time.map_or(Request::Fresh, Time::request);
+        let request = self.bounded(time.map_or(Request::Fresh, Time::request));
         let incoming = Incoming::requesting(self.guard, self.table, object, request)?;
         if stale > 0 {
             self.store().keep_new(incoming.entry(), stale);

@@ -56,6 +56,7 @@ impl Incoming {
         let layout = Layout {
             packed: false,
             leased: false,
+            idle: false,
             ..table.layout()
         };
         if object.arity() <= layout.key {
@@ -101,7 +102,9 @@ impl Incoming {
             return Self::new(guard, table, object);
         }
         let word = probe_of(table, &object).word();
-        let body = object.into_leased_body(request, guard).ok_or(Failure::NoMemory)?;
+        let body = object
+            .into_leased_body(request, layout, guard)
+            .ok_or(Failure::NoMemory)?;
         let entry = Entry { key: word, body };
         Ok(Self {
             entry,
@@ -380,7 +383,7 @@ impl Handle<'_> {
         request: Request,
     ) -> Result<bool, E> {
         let store = self.store();
-        let layout = self.table.layout();
+        let (layout, request) = (self.table.layout(), self.bounded(request));
         let mut incoming = SmallVec::<[Incoming; STACK_OBJECTS]>::with_capacity(objects.len());
         let mut cost = 0;
         for object in objects {

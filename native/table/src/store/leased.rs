@@ -3,7 +3,7 @@
 use super::books::{noting, Books};
 use super::content::{Content, Use};
 use super::engine::InlineEngine;
-use super::leases::{deadline, is_expired, lease, lives, Leases, Life, ENDED};
+use super::leases::{deadline, is_expired, lease, lives, own_end, Leases, Life, ENDED};
 use super::limited::{Limits, Paying, Planned};
 use super::plain::Plain;
 use crate::expiry::notices::Why;
@@ -420,19 +420,15 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
     }
 
     /// See [`Store::time_left`](super::Store::time_left).
-    pub fn time_left(self, guard: &Guard, probe: &Probe<'static>) -> Result<Option<u64>, Busy> {
+    pub fn time_left(self, guard: &Guard, probe: &Probe<'static>) -> Result<Option<(u64, u64)>, Busy> {
         let now = clock::now();
-        // SAFETY: engines show entries under the guard.
-        let deadline = self
-            .owner
-            .engine
-            .read(guard, probe, |entry| entry.map(|entry| unsafe { deadline(entry) }))?;
-        Ok(deadline
-            .filter(|deadline| *deadline > now)
-            .map(|deadline| match deadline {
-                NEVER => NEVER,
-                deadline => deadline - now,
-            }))
+        let found = self.owner.engine.read(guard, probe, |entry| entry)?;
+        // SAFETY: the engine has validated the entry.
+        let found = found.map(|entry| unsafe { (deadline(entry), own_end(entry.body, lease(entry))) });
+        let left = |time: u64| if time == NEVER { NEVER } else { time.saturating_sub(now) };
+        Ok(found
+            .filter(|(deadline, _)| *deadline > now)
+            .map(|(deadline, end)| (left(deadline), left(end.max(deadline)))))
     }
 
     /// See [`Store::read_keeping`](super::Store::read_keeping).

@@ -18,11 +18,11 @@ use crate::evict::allowance::{wheel_parts, Limited};
 use crate::expiry::notices::{Notices, Why};
 use crate::expiry::wake_by;
 use crate::expiry::wheel::{Wheel, FEW_PARTS, PARTS};
-use crate::object::{lease_of, retire_body};
+use crate::object::{lease_of, own_end_of, retire_body};
 use cats_engine::Entry;
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
-use cats_sync::facade::{AtomicU64, AtomicUsize, Ordering};
+use cats_sync::facade::{fence, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
 use std::sync::{Arc, OnceLock};
@@ -106,6 +106,15 @@ pub fn is_past(deadline: u64) -> bool {
 pub unsafe fn deadline(entry: Entry) -> u64 {
     // SAFETY: as the caller promises.
     unsafe { lease(entry) }.deadline()
+}
+
+/// The own end of an object with this body and this lease, or [`NEVER`].
+///
+/// # Safety
+/// The body is that of an object of a table with leases, which lives under the caller's guard.
+pub unsafe fn own_end(body: u64, lease: Lease) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe { own_end_of(body, lease) }.map_or(NEVER, |end| end.load().deadline())
 }
 
 /// A time after now. What is too late for a deadline is [`NEVER`].
@@ -247,22 +256,38 @@ impl<T: KeyItem> Leases<T> {
         }
     }
 
-    /// Moves the deadline of an object of a table with an idle time, if that becomes later by some time. So few reads write.
+    /// Moves the deadline of an object of a table with an idle time, if that becomes later by some time, or reaches its own end. So few reads
+    /// write.
     #[inline(never)]
     fn extend(&self, body: u64) {
         let idle = self.idle;
         // SAFETY: the caller has read the object under its guard.
         let shared = unsafe { lease_of(body) };
-        let deadline = shared.load().deadline();
-        if deadline == NEVER || after(clock::about_now(), idle).saturating_sub(deadline) <= idle / IDLE_PARTS {
+        let seen = shared.load();
+        // SAFETY: as above.
+        let end = || unsafe { own_end(body, seen) };
+        let (deadline, soon) = (seen.deadline(), after(clock::about_now(), idle));
+        let is_late = soon.saturating_sub(deadline) > idle / IDLE_PARTS;
+        let is_due = match seen.has_own_end() {
+            false => is_late,
+            true => deadline < end() && (is_late || soon >= end()),
+        };
+        if deadline == NEVER || !is_due {
             return;
         }
         let now = clock::now();
         let new = after(now, idle);
         shared.change(|lease| {
-            let lives = lease.deadline() > now;
+            // Acquire pairs with the Release of `touch`: who sees its deadline sees the own end that it set.
+            fence(Ordering::Acquire);
+            let (lives, new) = (lease.deadline() > now, new.min(end()));
             (lives && lease.deadline() < new).then(|| lease.with_deadline(new))
         });
+        if seen.has_own_end() {
+            // A touch may have set an earlier end, with the same deadline that was seen above. Acquire: as above.
+            fence(Ordering::Acquire);
+            shared.change(|lease| (lease.deadline() > end()).then(|| lease.with_deadline(end())));
+        }
     }
 
     /// The milliseconds that a new object lives. `u64::MAX`: it does not expire.
@@ -292,13 +317,13 @@ impl<T: KeyItem> Leases<T> {
         }
     }
 
-    /// Gives a new object the lease that it requests. `old` is what its place has, expired or not. The place is locked.
-    pub fn grant(&self, new: Entry, old: Option<Entry>, now: u64) {
+    /// Gives a new object the lease that it requests. `old_entry` is what its place has, expired or not. The place is locked.
+    pub fn grant(&self, new: Entry, old_entry: Option<Entry>, now: u64) {
         // SAFETY: the place is locked, so its object lives, and the new one too.
-        let (requested, old) = unsafe { (lease(new), old.map(|old| lease(old))) };
+        let (requested, old) = unsafe { (lease(new), old_entry.map(|old| lease(old))) };
         let lifetime = self.lifetime();
         let asked = match requested.request() {
-            Request::Given(time) => time != NEVER,
+            Request::Given(time) | Request::Bounded { time, .. } => time != NEVER,
             Request::Kept | Request::Fresh => lifetime != u64::MAX,
         };
         // Nothing asked for the time before, or the table's lifetime was another one then.
@@ -306,7 +331,7 @@ impl<T: KeyItem> Leases<T> {
         let kept = old.filter(|old| old.deadline() > now);
         let deadline = match (requested.request(), kept) {
             (Request::Kept, Some(old)) => old.deadline(),
-            (Request::Given(time), _) => after(now, time),
+            (Request::Given(time) | Request::Bounded { time, .. }, _) => after(now, time),
             (Request::Kept | Request::Fresh, _) => after(now, lifetime),
         };
         let uses = match (&self.limits, kept) {
@@ -318,9 +343,14 @@ impl<T: KeyItem> Leases<T> {
             _ => requested.notes(),
         };
         let notes = uses | kept_as & KEPT;
+        if requested.has_own_end() {
+            // SAFETY: as above.
+            unsafe { grant_own_end(new, requested, kept.and(old_entry), now) }
+        }
         let place = self.place_for(new, old, deadline, now);
+        let granted = requested.with_deadline(deadline).with_place(place).with_notes(notes);
         // SAFETY: as above.
-        unsafe { lease_of(new.body) }.store(Lease::new(deadline, place).with_notes(notes));
+        unsafe { lease_of(new.body) }.store(granted);
     }
 
     /// The time by which the item of an object with this lease fires.
@@ -349,12 +379,17 @@ impl<T: KeyItem> Leases<T> {
         place
     }
 
-    /// Gives an object that lives a deadline `time` after now. The place is locked.
+    /// Gives an object that lives a deadline `time` after now, and if it has an own end, that as well. The place is locked.
     pub fn touch(&self, entry: Entry, time: u64, now: u64) {
         let deadline = after(now, time);
         // SAFETY: the place is locked, so its object lives.
-        let shared = unsafe { lease_of(entry.body) };
+        let (shared, own) = unsafe { (lease_of(entry.body), own_end_of(entry.body, lease(entry))) };
         let place = self.place_for(entry, Some(shared.load()), deadline, now);
+        if let Some(own) = own.filter(|own| own.load().deadline() != NEVER) {
+            own.store(Lease::own_end(deadline));
+            // Release pairs with the Acquire of `extend`.
+            fence(Ordering::Release);
+        }
         shared.change(|lease| Some(lease.with_deadline(deadline).with_place(place)));
     }
 
@@ -377,5 +412,25 @@ impl<T: KeyItem> Leases<T> {
             return self.wheel.empty();
         }
         Ok(())
+    }
+}
+
+/// Gives a new object its own end: the one that it requests, or that of the object which it replaces, if it keeps the lease.
+///
+/// # Safety
+/// The place is locked, so its object lives, and the new one too. That has a word for its own end.
+#[cold]
+unsafe fn grant_own_end(new: Entry, requested: Lease, kept: Option<Entry>, now: u64) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let Some(own) = own_end_of(new.body, requested) else {
+            return;
+        };
+        let end = match (requested.request(), kept) {
+            (Request::Given(_), _) => after(now, own.load().deadline()),
+            (_, Some(old)) => own_end(old.body, lease(old)),
+            (_, None) => NEVER,
+        };
+        own.store(Lease::own_end(end));
     }
 }

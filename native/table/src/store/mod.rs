@@ -716,8 +716,9 @@ impl Store {
         leased!(self, content => content.touch(guard, probe.erase(), time, may))
     }
 
-    /// The milliseconds that the object of a key still lives, or [`NEVER`](cats_term::lease::NEVER). `None` if objects have no leases.
-    pub fn time_left(&self, guard: &Guard, probe: &Probe<'_>) -> Option<Result<Option<u64>, Busy>> {
+    /// The milliseconds that the object of a key still lives, or [`NEVER`](cats_term::lease::NEVER), and those to its own end. `None` if
+    /// objects have no leases.
+    pub fn time_left(&self, guard: &Guard, probe: &Probe<'_>) -> Option<Result<Option<(u64, u64)>, Busy>> {
         leased!(self, content => content.time_left(guard, probe.erase()))
     }
 

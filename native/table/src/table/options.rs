@@ -146,6 +146,7 @@ const NAMED: Field = Field(47, 1);
 const COMPRESSED: Field = Field(48, 1);
 const PLAIN: Field = Field(49, 1);
 const LEASED: Field = Field(50, 1);
+const IDLE: Field = Field(51, 1);
 
 const LOCKS: u64 = 3;
 const HASH_LOCKS: u64 = LOCKS + 1 + MAX_BUCKET_LOCKS.ilog2() as u64 - MIN_HASH_LOCKS.ilog2() as u64;
@@ -232,6 +233,12 @@ impl Options {
     #[inline]
     pub fn leased(self) -> bool {
         self.get(LEASED) != 0
+    }
+
+    /// Whether reads make the table's objects live longer.
+    #[inline]
+    pub fn idle(self) -> bool {
+        self.get(IDLE) != 0
     }
 
     /// Whether this is a plain table: it has the default engine of its type, and its objects are stored as they are.
@@ -377,6 +384,8 @@ impl Collect {
         }
         let leased = self.expiry.is_some() || limit.is_some();
         options.set(LEASED, leased.into());
+        let idle = self.expiry.is_some_and(|expiry| expiry.idle != u64::MAX);
+        options.set(IDLE, idle.into());
         options.set(PLAIN, (engine == default && !leased && !options.compressed()).into());
         let locks = matches!(asked, WriteConcurrency::Locks(_));
         let setup = match engine == default && self.special.is_none() && !locks && !leased {

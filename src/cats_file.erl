@@ -7,7 +7,7 @@
 %% be made from files with such lists.
 -module(cats_file).
 -include("cats_failure.hrl").
--export([write/3, read/2, info/1]).
+-export([write/3, read/2, load/2, info/1]).
 
 -define(VERSION, {1, 0}).
 -define(CHUNK, 100).
@@ -52,25 +52,29 @@ sync_directory(File) ->
 
 %% How the objects of a table with this header are written.
 form(Table, Header) ->
-    case [Item || Item <- [idle, limit], lists:keymember(Item, 1, Header)] of
-        [] ->
+    case has_times(Header) of
+        false ->
             fun(Objects) -> Objects end;
-        [Item | _] ->
+        true ->
             {keypos, Keypos} = lists:keyfind(keypos, 1, Header),
-            {_, Idle} = lists:keyfind(Item, 1, Header),
-            fun(Objects) ->
-                    [Written || Object <- Objects, Written <- with_times(Table, Object, Keypos, {Item, Idle})]
-            end
+            Idle = proplists:get_value(idle, Header),
+            fun(Objects) -> [Written || Object <- Objects, Written <- with_times(Table, Object, Keypos, Idle)] end
     end.
 
-%% Nothing if the object is gone.
-with_times(Table, Object, Keypos, Expiry) ->
+%% Whether objects of a table, or of one with this header, may expire.
+has_times(Header) when is_list(Header) ->
+    lists:any(fun(Item) -> lists:keymember(Item, 1, Header) end, [ttl, idle, limit]);
+has_times(Table) ->
+    lists:any(fun(Item) -> cats:info(Table, Item) =/= undefined end, [ttl, limit]).
+
+%% Nothing if the object is gone. `Idle' is `undefined' for a table that only has a limit.
+with_times(Table, Object, Keypos, Idle) ->
     Key = element(Keypos, Object),
-    case {?RESULT(cats_nif:times(Table, Key), times, ttl, [Table, Key]), Expiry} of
-        {undefined, _} -> [];
-        {{infinity, _}, {limit, _}} -> [Object];
-        {{Left, Most}, {idle, Idle}} when Idle =/= infinity -> [[Object, Left, Most]];
-        {{Left, _}, _} -> [[Object, Left]]
+    case ?RESULT(cats_nif:times(Table, Key), times, ttl, [Table, Key]) of
+        undefined -> [];
+        {infinity, _} when Idle =:= undefined -> [Object];
+        {Left, Most} when is_integer(Idle) -> [[Object, Left, Most]];
+        {Left, _} -> [[Object, Left]]
     end.
 
 write_log(File, Info, Extended, Sync) ->
@@ -91,7 +95,9 @@ write_log(File, Info, Extended, Sync) ->
 write_all(Log, Info, Extended) ->
     {id, Tid} = lists:keyfind(id, 1, Info),
     {Major, Minor} = ?VERSION,
-    Header = list_to_tuple(Info ++ [{major_version, Major}, {minor_version, Minor}, {extended_info, Extended}]),
+    Written = [{written, erlang:system_time(millisecond)} || has_times(Info)],
+    Header = list_to_tuple(Info ++ Written
+                           ++ [{major_version, Major}, {minor_version, Minor}, {extended_info, Extended}]),
     Digest = case lists:member(md5sum, Extended) of
                  true -> erlang:md5_init();
                  false -> none
@@ -179,12 +185,9 @@ read_all(Log, Verify, Into) ->
                    true -> extended(Header);
                    false -> []
                end,
-    Digest = case lists:member(md5sum, Extended) of
-                 true -> erlang:md5_update(erlang:md5_init(), HeaderBytes);
-                 false -> none
-             end,
+    Digest = digest(Extended, HeaderBytes),
     try
-        Read = read_objects(Log, Position, Verify, Table, {Digest, 0, none}),
+        Read = read_objects(Log, Position, Verify, fun(Objects) -> insert(Table, Objects) end, {Digest, 0, none}),
         Verify andalso verify(Read, Extended, item(size, Header)),
         {ok, Table}
     catch
@@ -192,6 +195,66 @@ read_all(Log, Verify, Into) ->
             _ = cats:delete(Table),
             erlang:raise(Class, Failure, Stack)
     end.
+
+digest(Extended, HeaderBytes) ->
+    case lists:member(md5sum, Extended) of
+        true -> erlang:md5_update(erlang:md5_init(), HeaderBytes);
+        false -> none
+    end.
+
+%% @private
+%% @doc Inserts the pairs of a file into a table, with the times that they have left now. The file is checked first, so
+%% nothing is inserted if it is damaged. The reason is `damaged', `not_a_cache' for a file that has no table of pairs of
+%% key and value, or that of the file system.
+-spec load(cats:table(), file:name()) -> ok | {error, not_a_cache | damaged | file:posix()}.
+load(Table, File) ->
+    try
+        with_log(File, fun(Log, Whole) -> load_all(Log, Whole, Table) end)
+    catch
+        throw:{read_error, {file_error, _, Reason}} -> {error, Reason};
+        throw:Error when Error =:= damaged; Error =:= not_a_cache -> {error, Error};
+        throw:{read_error, {not_a_log_file, _}} -> {error, not_a_cache};
+        throw:_ -> {error, damaged}
+    end.
+
+load_all(Log, Whole, Table) ->
+    {Header, HeaderBytes, Position} = try
+                                          read_header(Log, false)
+                                      catch
+                                          throw:badfile -> throw(not_a_cache)
+                                      end,
+    Whole orelse throw(damaged),
+    IsCache = lists:member(item(type, Header), [set, ordered_set]) andalso item(keypos, Header) =:= 1
+        andalso version(Header) =< ?VERSION,
+    IsCache orelse throw(not_a_cache),
+    Extended = extended(Header),
+    Check = fun(Objects) -> lists:all(fun is_pair/1, Objects) orelse throw(not_a_cache) end,
+    Read = read_objects(Log, Position, true, Check, {digest(Extended, HeaderBytes), 0, none}),
+    verify(Read, Extended, item(size, Header)),
+    Now = erlang:system_time(millisecond),
+    Passed = max(0, Now - proplists:get_value(written, Header, Now)),
+    HasTimes = has_times(Table),
+    %% One by one: a list that is larger than the table's limit would be refused.
+    Insert = fun(Objects) ->
+                     Living = [Later || Object <- Objects, Later <- later(Object, Passed)],
+                     lists:all(fun(Written) when HasTimes -> insert_one(Table, Written);
+                                  (Written) -> insert_one(Table, object(Written))
+                               end, Living)
+             end,
+    _ = read_objects(Log, Position, true, Insert, {none, 0, none}),
+    ok.
+
+is_pair([Object | Times]) -> is_pair(Object) andalso lists:all(fun is_time/1, Times) andalso length(Times) < 3;
+is_pair(Object) -> is_tuple(Object) andalso tuple_size(Object) =:= 2.
+
+is_time(Time) -> Time =:= infinity orelse is_integer(Time) andalso Time > 0.
+
+%% What was written, after so many milliseconds. Nothing if it has expired.
+later([Object | Times], Passed) ->
+    Left = [case Time of infinity -> infinity; _ -> Time - Passed end || Time <- Times],
+    [[Object | Left] || lists:all(fun is_time/1, Left)];
+later(Object, _Passed) ->
+    [Object].
 
 %% Checks that the read objects are all that were written.
 verify({_Digest, Count, none}, [], Size) ->
@@ -208,8 +271,9 @@ verify({Digest, Count, End}, Extended, Size) ->
                end,
     Count =:= Expected orelse throw(invalid_object_count).
 
-%% As in ets, the first chunk without objects is the last one. So what is behind the table is not searched for objects.
-read_objects(Log, Position, Verify, Table, {Digest, Count, _} = Read) ->
+%% Passes the objects to a function. As in ets, the first chunk without objects is the last one. So what is behind the
+%% table is not searched for objects.
+read_objects(Log, Position, Verify, Put, {Digest, Count, _} = Read) ->
     Next = case Digest of
                none -> fun disk_log:chunk/3;
                _ -> fun disk_log:bchunk/3
@@ -224,8 +288,8 @@ read_objects(Log, Position, Verify, Table, {Digest, Count, _} = Read) ->
                 [] ->
                     NextRead;
                 _ ->
-                    true = insert(Table, Objects),
-                    read_objects(Log, NextPosition, Verify, Table, NextRead)
+                    true = Put(Objects),
+                    read_objects(Log, NextPosition, Verify, Put, NextRead)
             end
     end.
 
@@ -252,12 +316,12 @@ objects([Bytes | Chunk], Digest) ->
 insert(Table, Objects) ->
     case lists:any(fun is_list/1, Objects) of
         false -> cats:insert(Table, Objects);
-        true -> insert_written(Table, Objects, [cats:info(Table, Item) || Item <- [ttl, limit]])
+        true -> insert_written(Table, Objects, has_times(Table))
     end.
 
-insert_written(Table, Objects, [undefined, undefined]) ->
+insert_written(Table, Objects, false) ->
     cats:insert(Table, [object(Written) || Written <- Objects]);
-insert_written(Table, Objects, _Expiry) ->
+insert_written(Table, Objects, true) ->
     lists:all(fun(Written) -> insert_one(Table, Written) end, Objects).
 
 object([Object | _Times]) -> Object;

@@ -35,7 +35,8 @@ defmodule Cats.Cache do
     * `limit: {:objects, n}` or `limit: {:bytes, n}`: what the cache may hold. It evicts objects to stay within it.
     * `evict: policy`: which objects are evicted. See the type `policy` of `:cats`.
     * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
-    * `idle: milliseconds`: how long a value lives after it was last read. In place of `ttl`.
+    * `idle: milliseconds`: how long a value lives after it was last read, in place of `ttl`. A value with a time of its
+      own ends at the earlier one of both.
     * `engine: ...` and `:compressed`: see `:cats.new/2`. Then values have times only with one of the options above.
 
   Options of bags, of access, `keypos` and `heir` are not for caches.
@@ -59,6 +60,8 @@ defmodule Cats.Cache do
   @type key :: term
   @type value :: term
   @type outcome :: {:store, value} | {:store, value, ttl: lifetime} | {:ignore, value}
+  @typedoc "Why a file is not written or read: `:not_a_cache` and `:damaged`, or what the file system says."
+  @type file_error :: :not_a_cache | :damaged | File.posix()
   @typedoc "Milliseconds. What has no time left is gone."
   @type lifetime :: integer | :infinity
 
@@ -69,6 +72,7 @@ defmodule Cats.Cache do
                  configure(options) :: :ok,
                  decrement(key, by \\ 1, default \\ 0) :: integer,
                  delete(key) :: :ok,
+                 dump(path) :: :ok | {:error, Cats.Cache.file_error()},
                  fetch(key, fun, options \\ []) :: term,
                  fetch!(key) :: term,
                  fetch_many(keys, fun, options \\ []) :: map,
@@ -77,6 +81,7 @@ defmodule Cats.Cache do
                  has_key?(key) :: boolean,
                  increment(key, by \\ 1, default \\ 0) :: integer,
                  keys() :: [term],
+                 load(path) :: :ok | {:error, Cats.Cache.file_error()},
                  put(key, value, options \\ []) :: :ok,
                  put_all(pairs, options \\ []) :: :ok,
                  put_new(key, value, options \\ []) :: boolean,
@@ -94,6 +99,7 @@ defmodule Cats.Cache do
     keys: quote(do: [term]),
     options: quote(do: keyword),
     pairs: quote(do: Enumerable.t()),
+    path: quote(do: Path.t()),
     ttl: quote(do: Cats.Cache.lifetime())
   ]
 
@@ -734,6 +740,43 @@ defmodule Cats.Cache do
     with {:error, reason, stack} <- GenServer.call(cache, {:configure, options}, :infinity),
          do: :erlang.raise(:error, reason, stack)
   end
+
+  @doc """
+  Writes all values to a file, with the times that they still live. Values that other processes change meanwhile may be
+  the old or the new ones. A file of this name is replaced when the new one is whole.
+  """
+  @spec dump(cache, Path.t()) :: :ok | {:error, file_error}
+  def dump(cache, path) do
+    size(cache, :dump)
+
+    case :cats.tab2file(cache, file(path), extended_info: [:object_count, :md5sum]) do
+      :ok -> :ok
+      {:error, :badtab} -> refuse_absent(cache, :dump)
+      {:error, :eaccess} -> {:error, :eacces}
+      {:error, {:file_error, _, reason}} -> {:error, reason}
+      {:error, reason} -> {:error, reason}
+    end
+  end
+
+  @doc """
+  Stores the values of a file that `dump/2` has written, beside those that are there. A value of the file takes the
+  place of one with the same key.
+
+  Each lives as long as it would have lived without the file: what has expired since the dump is not stored. In a cache
+  without times it stays. A limit holds, so the cache may evict some.
+
+  The whole file is checked before the first value is stored. `{:error, :not_a_cache}` says that the file is none of
+  `dump/2`, and `{:error, :damaged}` that it is cut or changed. Where the limit is met and nothing is evicted, this
+  raises as `put/3` does, and what came before stays.
+  """
+  @spec load(cache, Path.t()) :: :ok | {:error, file_error}
+  def load(cache, path) do
+    size(cache, :load)
+    on(cache, :load, :cats_file.load(cache, file(path)))
+  end
+
+  # The name of a file as `:disk_log` takes it.
+  defp file(path), do: path |> IO.chardata_to_string() |> String.to_charlist()
 
   @doc """
   Deletes all keys.

@@ -3,12 +3,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([tables/1, transactions/1, caches/1, children/1, times/1, configure/1, cache_in_transactions/1,
-         limits/1, bad_calls/1, dashboard/1]).
+         limits/1, files/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [tables, transactions, caches, children, times, configure, cache_in_transactions, limits, bad_calls, dashboard].
+    [tables, transactions, caches, children, times, configure, cache_in_transactions, limits, files,
+     bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -410,6 +411,135 @@ for call <- [fn -> Bounded.put(2, 2) end, fn -> Bounded.fetch(2, & &1) end,
 end
 ").
 
+%% A cache in a file, and what is in the way. Nothing is stored of a file that is cut or changed, or is no cache.
+files(Config) ->
+    put_environment(Config),
+    evaluate(Config, "
+defmodule Source do
+  use Cats.Cache, ttl: 60_000
+end
+defmodule Idle do
+  use Cats.Cache, idle: 60_000
+end
+defmodule Limited do
+  use Cats.Cache, limit: {:objects, 50}
+end
+defmodule Full do
+  use Cats.Cache, limit: {:objects, 50}, evict: :none
+end
+defmodule Timeless do
+  use Cats.Cache, [:compressed]
+end
+defmodule Absent do
+  use Cats.Cache
+end
+caches = [Source, Idle, Limited, Full, Timeless]
+{:ok, _} = Supervisor.start_link(caches, strategy: :one_for_one)
+path = Path.join(System.get_env(\"DIRECTORY\"), \"dump é\")
+:ok = Source.put_all(for n <- 1..1000, do: {n, {:value, n}})
+:ok = Source.put(:forever, \"text\", ttl: :infinity)
+:ok = Source.put(:own, [1.5], ttl: 30_000)
+:ok = Source.dump(path)
+
+# Beside what is there, in place of what has the same key.
+:ok = Source.clear()
+:ok = Source.put_all([{1, :newer}, {:other, 2}])
+:ok = Source.load([path])
+{1003, {:value, 1}, 2, {:value, 1000}} = {Source.size(), Source.get(1), Source.get(:other), Source.get(1000)}
+{true, :infinity, true} = {Source.ttl(1) <= 60_000, Source.ttl(:forever), Source.ttl(:own) <= 30_000}
+
+# Into caches of other kinds.
+:ok = Idle.load(path)
+{1002, :infinity, true} = {Idle.size(), Idle.ttl(:forever), Idle.ttl(:own) <= 30_000}
+[1.5] = Idle.get(:own)
+true = Idle.ttl(:own) <= 30_000
+:ok = Limited.load(path)
+50 = Limited.size()
+SystemLimitError = try do Full.load(path) rescue error -> error.__struct__ end
+true = Full.size() <= 50
+:ok = Timeless.load(path)
+{1002, \"text\"} = {Timeless.size(), Timeless.get(:forever)}
+
+# What has an own time in a cache with idle, or with a limit only.
+:ok = Idle.clear()
+:ok = Idle.put(:own, 1, ttl: 90_000)
+:ok = Idle.put(:none, 2)
+:ok = Idle.dump(path)
+:ok = Idle.clear()
+:ok = Idle.load(path)
+[own: 1, none: 2] = for key <- [:own, :none], do: {key, Idle.get(key)}
+{60_000, {left, most}} = {:cats.info(Idle, :idle), :cats_nif.times(Idle, :own)}
+true = left <= 60_000 and most > 60_000 and most <= 90_000
+{_, :infinity} = :cats_nif.times(Idle, :none)
+:ok = Limited.clear()
+:ok = Limited.put(:own, 1, ttl: 90_000)
+:ok = Limited.put(:none, 2)
+:ok = Limited.dump(path)
+:ok = Limited.clear()
+:ok = Limited.load(path)
+{true, :infinity} = {Limited.ttl(:own) <= 90_000, Limited.ttl(:none)}
+
+# What expires after the dump, on a clock that goes by itself.
+:ok = Source.clear()
+:ok = Source.put(:short, 1, ttl: 300)
+:ok = Source.put(:long, 1, ttl: 60_000)
+:ok = Source.dump(path)
+Process.sleep(310)
+:ok = Source.load(path)
+{nil, true} = {Source.get(:short), Source.ttl(:long) <= 59_700}
+
+# An empty one.
+:ok = Source.clear()
+:ok = Source.dump(path)
+:ok = Source.load(path)
+0 = Source.size()
+
+# Files that are missing, cut, changed or foreign.
+:ok = Source.put_all(for n <- 1..1000, do: {n, String.duplicate(\"x\", n)})
+:ok = Source.dump(path)
+:ok = Source.clear()
+whole = File.read!(path)
+{:error, :enoent} = Source.load(path <> \" none\")
+{:error, :enoent} = Source.dump(Path.join([path <> \" none\", \"a\"]))
+for size <- [0, 3, 8, 100, 1000, div(byte_size(whole), 2), byte_size(whole) - 1] do
+  File.write!(path, binary_part(whole, 0, size))
+  {:error, reason} = Source.load(path)
+  true = reason in [:damaged, :not_a_cache]
+  0 = Source.size()
+end
+for place <- [500, div(byte_size(whole), 2), byte_size(whole) - 10] do
+  <<before::binary-size(place), byte, rest::binary>> = whole
+  File.write!(path, [before, Bitwise.bxor(byte, 1), rest])
+  {:error, reason} = Source.load(path)
+  true = reason in [:damaged, :not_a_cache]
+  0 = Source.size()
+end
+File.write!(path, \"a text of more than a few words, which is no cache and no log\")
+{:error, :not_a_cache} = Source.load(path)
+for {options, object} <- [{[], {1, 2, 3}}, {[], {1}}, {[:bag], {1, 2}}, {[keypos: 2], {1, 2}}] do
+  table = :cats.new(:table, options)
+  true = :cats.insert(table, object)
+  :ok = :cats.tab2file(table, String.to_charlist(path))
+  {:error, :not_a_cache} = Source.load(path)
+end
+stock = :ets.new(:stock, [])
+true = :ets.insert(stock, {1, 2})
+:ok = :ets.tab2file(stock, String.to_charlist(path <> \"ets\"))
+:ok = Source.load(path <> \"ets\")
+[{1, 2}] = Enum.to_list(Source.stream())
+File.write!(path, whole)
+:ok = Source.load(path)
+1000 = Source.size()
+for call <- [fn -> Absent.load(path) end, fn -> Absent.dump(path) end, fn -> Absent.load(\"none\") end] do
+  true = (try do call.() rescue error in ArgumentError -> Exception.message(error) end) =~ \"finds no cache Absent\"
+end
+^whole = File.read!(path)
+").
+
+%% Where the Elixir code finds files.
+put_environment(Config) ->
+    true = os:putenv("DIRECTORY", proplists:get_value(priv_dir, Config)).
+
 %% Each says what is wrong, names the function, and changes nothing.
 bad_calls(Config) ->
     evaluate(Config, "
@@ -511,6 +641,7 @@ end ++ for {function, arguments} <- [get: [1], put: [1, 2], put_new: [1, 2], put
                                      ttl: [1],
                                      touch: [1, 1], touch: [1, 0], put: [1, 2, [ttl: 1]], put: [1, 2, [ttl: 0]],
                                      put_new: [1, 2, [ttl: 1]], put_new: [1, 2, [ttl: 0]], keys: [], fetch!: [1],
+                                     dump: [\"x\"], load: [\"x\"],
                                      put_all: [[a: 1], [ttl: 1]], put_all: [[a: 1], [ttl: 0]], decrement: [1]] do
   {Absent, function, arguments, \"finds no cache Absent: its process does not run. Start it by a supervisor\"}
 end

@@ -37,6 +37,7 @@ defmodule Cats.Cache do
     * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
     * `idle: milliseconds`: how long a value lives after it was last read, in place of `ttl`. A value with a time of its
       own ends at the earlier one of both.
+    * `stats: true`: counts hits and misses, for `:cats.stats/1` and the events of `:cats_telemetry`.
     * `engine: ...` and `:compressed`: see `:cats.new/2`. Then values have times only with one of the options above.
 
   Options of bags, of access, `keypos` and `heir` are not for caches.

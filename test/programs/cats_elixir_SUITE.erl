@@ -3,12 +3,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([tables/1, transactions/1, caches/1, children/1, times/1, configure/1, cache_in_transactions/1,
-         limits/1, files/1, bad_calls/1, dashboard/1]).
+         limits/1, files/1, telemetry/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [tables, transactions, caches, children, times, configure, cache_in_transactions, limits, files,
+    [tables, transactions, caches, children, times, configure, cache_in_transactions, limits, files, telemetry,
      bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
@@ -539,6 +539,38 @@ end
 %% Where the Elixir code finds files.
 put_environment(Config) ->
     true = os:putenv("DIRECTORY", proplists:get_value(priv_dir, Config)).
+
+%% Hits and misses of a cache as events, with a stand-in for the library.
+telemetry(Config) ->
+    evaluate(Config, "
+defmodule :telemetry do
+  def execute(event, measurements, metadata), do: send(self(), {event, measurements, metadata}) && :ok
+end
+defmodule Counted do
+  use Cats.Cache, limit: {:objects, 10}, stats: true
+end
+defmodule Plain do
+  use Cats.Cache
+end
+{:ok, _} = Supervisor.start_link([Counted, Plain], strategy: :one_for_one)
+:ok = Counted.put(:a, 1)
+for _ <- 1..3, do: 1 = Counted.get(:a)
+nil = Counted.get(:b)
+1 = Counted.fetch(:a, & &1)
+:c = Counted.fetch(:c, & &1)
+%{a: 1, d: 4} = Counted.fetch_many([:a, :d], fn [:d] -> [d: 4] end)
+measured = fn cache ->
+  :ok = :cats_telemetry.measure()
+  flush = fn flush, seen -> receive do: (event -> flush.(flush, [event | seen])), after: (0 -> seen) end
+  [measurements] = for {[:cats, :table], found, %{name: ^cache}} <- flush.(flush, []), do: found
+  measurements
+end
+%{hits: 5, misses: 3, size: 3, used_objects: 3, limit_objects: 10, evicted: 0} = measured.(Counted)
+false = Map.has_key?(measured.(Plain), :hits)
+:ok = Plain.configure(stats: true)
+nil = Plain.get(:a)
+%{hits: 0, misses: 1} = measured.(Plain)
+").
 
 %% Each says what is wrong, names the function, and changes nothing.
 bad_calls(Config) ->

@@ -3,13 +3,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([tables/1, transactions/1, caches/1, children/1, times/1, configure/1, cache_in_transactions/1,
-         limits/1, files/1, telemetry/1, bad_calls/1, dashboard/1]).
+         limits/1, files/1, telemetry/1, coming_from_caches/1, bad_calls/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [tables, transactions, caches, children, times, configure, cache_in_transactions, limits, files, telemetry,
-     bad_calls, dashboard].
+     coming_from_caches, bad_calls, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
@@ -538,7 +538,8 @@ end
 
 %% Where the Elixir code finds files.
 put_environment(Config) ->
-    true = os:putenv("DIRECTORY", proplists:get_value(priv_dir, Config)).
+    true = os:putenv("DIRECTORY", proplists:get_value(priv_dir, Config)),
+    true = os:putenv("PAGE", filename:join(cats_test_lib:root(), "docs/guide/coming-from-caches.md")).
 
 %% Hits and misses of a cache as events, with a stand-in for the library.
 telemetry(Config) ->
@@ -571,6 +572,13 @@ false = Map.has_key?(measured.(Plain), :hits)
 nil = Plain.get(:a)
 %{hits: 0, misses: 1} = measured.(Plain)
 ").
+
+%% Each row of the page, as a script.
+coming_from_caches(Config) ->
+    put_environment(Config),
+    Script = filename:join(cats_test_lib:root(), "test/programs/coming_from_caches.exs"),
+    Arguments = ["-pa", cats(), "-pa", proplists:get_value(compiled, Config), Script],
+    ?assertEqual({0, ""}, cats_test_lib:run("elixir", Arguments)).
 
 %% Each says what is wrong, names the function, and changes nothing.
 bad_calls(Config) ->

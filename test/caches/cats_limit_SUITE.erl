@@ -7,7 +7,7 @@
          without_need_of_room/1, fails_without_need/1, used_ones_stay/1, uses/1, killed_writers/1, binaries/1,
          held_terms/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1, smallest/1, lists_hold_bytes/1,
          refused_lists/1, emptied_bytes/1, fleeting/1, spread/1, few_large/1, long_lists/1, much_at_once/1,
-         own_ones_are_spared/1, any_size/1, any_size_together/1]).
+         own_ones_are_spared/1, many_stay/1, any_size/1, any_size_together/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -16,7 +16,7 @@ all() ->
      fails_without_need,
      used_ones_stay, uses, killed_writers, binaries, held_terms, too_large, snapshots, emptied, ordered, expiring,
      smallest, lists_hold_bytes, refused_lists, emptied_bytes, fleeting, spread, few_large, long_lists, much_at_once,
-     own_ones_are_spared, any_size, any_size_together].
+     own_ones_are_spared, many_stay, any_size, any_size_together].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -486,6 +486,28 @@ much_at_once(_Config) ->
                       {Type, Policy, Limit, [Key || Key <- Hot, not cats:member(Table, Key)]}),
          true = cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- ?POLICIES, Policy =/= none, {Limit, Call} <- Calls].
+
+%% What insert_many writes into a full table, up to 256 objects, is there afterwards. It evicts no more than needed.
+many_stay(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {limit, {objects, 300}}, {evict, Policy}]),
+         true = cats:insert_many(Table, [{{old, N}, N} || N <- lists:seq(1, 600)]),
+         Old = cats:tab2list(Table),
+         300 = length(Old),
+         %% Objects that are there already need no room.
+         true = cats:insert_many(Table, [{Key, new} || {Key, _} <- lists:sublist(Old, Number)]),
+         ?assertEqual({Type, Policy, Number, []},
+                      {Type, Policy, Number, [Key || {Key, _} <- Old, not cats:member(Table, Key)]}),
+         Keys = [{new, N, Twice} || N <- lists:seq(1, Number), Twice <- [a, a]],
+         true = cats:insert_many(Table, [{Key, N} || {N, Key} <- lists:zip(lists:seq(1, length(Keys)), Keys)]),
+         ?assertEqual({Type, Policy, Number, []},
+                      {Type, Policy, Number, [Key || Key <- Keys, not cats:member(Table, Key)]}),
+         ?assertEqual(300, cats:info(Table, size)),
+         %% More than there is room for.
+         true = cats:insert_many(Table, [{{more, N}, N} || N <- lists:seq(1, 1000)]),
+         ?assert(cats:info(Table, size) =< 300),
+         true = cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- ?POLICIES, Policy =/= none, Number <- [2, 16, 17, 45, 128]].
 
 %% However much room a call needs, it evicts no object that it replaces as long as there are others.
 own_ones_are_spared(_Config) ->

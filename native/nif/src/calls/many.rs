@@ -260,10 +260,12 @@ pub fn insert_many(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Fail
     let guard = pin();
     let handle = find(env, &guard, table, INSERT)?;
     let (mut rest, mut words, mut count) = (objects, 0, 0);
+    // A group makes room for all of it, so that its last objects do not evict its first ones.
+    let most = if handle.evicts() { MOST_AT_ONCE } else { GROUP };
     while count < MOST_AT_ONCE && rest.0 != NIL {
         let mut group = SmallVec::<[Object<'_>; GROUP]>::new();
         let (mut next, mut failure) = (rest, None);
-        while group.len() < GROUP && next.0 != NIL {
+        while group.len() < most && next.0 != NIL {
             let made = env.cell(next).ok_or_else(bad).and_then(|(head, tail)| {
                 next = tail;
                 object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)

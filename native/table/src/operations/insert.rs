@@ -275,16 +275,31 @@ impl Handle<'_> {
                 }
             }
         }
-        if self.outgrows_caches() {
-            self.prefetch_together(incoming.iter().map(Incoming::stable_probe));
-        }
         let all = incoming.len();
-        for (count, incoming) in incoming.into_iter().enumerate() {
+        if all > 1 {
+            let probes: SmallVec<[_; STACK_OBJECTS]> = incoming.iter().map(Incoming::stable_probe).collect();
+            let planned = |i: usize| Planned::Put(incoming[i].body());
+            if let Err(busy) = store.make_room_for(self.guard, &probes, planned) {
+                return (0, Err(busy.into()));
+            }
+        }
+        let (mut rest, together) = (incoming.into_iter(), self.outgrows_caches());
+        for count in 0..all {
+            if together && count % STACK_OBJECTS == 0 {
+                let next = rest.as_slice().iter().take(STACK_OBJECTS);
+                self.prefetch_together(next.map(Incoming::stable_probe));
+            }
+            let Some(incoming) = rest.next() else { break };
             if let Err(failure) = self.insert_incoming(store, incoming) {
                 return (count, Err(failure));
             }
         }
         (all, failed)
+    }
+
+    /// Whether objects are evicted where others are added.
+    pub fn evicts(self) -> bool {
+        self.store().limit().is_some_and(|limit| limit.policy.is_some())
     }
 
     /// [`put`](Self::put), if the table still has the name by which it was found. Returns the body of the replaced entry, 0 if there was

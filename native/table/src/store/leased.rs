@@ -317,6 +317,25 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         Ok(())
     }
 
+    /// Makes room for what a call is about to put one by one, so that what is put last does not evict what was put first. Others may take
+    /// the room meanwhile.
+    pub fn make_room_for(
+        self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        planned: impl Fn(usize) -> Planned,
+    ) -> Result<(), Busy> {
+        let Some(limits) = self.owner.leases.limits().filter(|limits| limits.evicts()) else {
+            return Ok(());
+        };
+        let whole: i64 = (0..probes.len()).map(|i| limits.price_of(planned(i), None)).sum();
+        // Where not all of them have room together, each makes its own.
+        match limits.has_capacity(whole) {
+            true => self.prepay(guard, probes, &planned, &mut Paying::new(limits), &mut None),
+            false => Ok(()),
+        }
+    }
+
     /// Steps until an entry lives. `step` shows the entry after (or before) a key.
     fn next_living<R, L: FnMut(Option<Entry>) -> R>(
         self,

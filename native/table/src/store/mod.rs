@@ -716,6 +716,16 @@ impl Store {
         leased!(self, content => content.touch(guard, probe.erase(), time, may))
     }
 
+    /// Makes room for what a call is about to put one by one, if the table evicts objects.
+    pub fn make_room_for(
+        &self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        planned: impl Fn(usize) -> Planned,
+    ) -> Result<(), Busy> {
+        leased!(self, content => content.make_room_for(guard, probes, planned)).unwrap_or(Ok(()))
+    }
+
     /// The milliseconds that the object of a key still lives, or [`NEVER`](cats_term::lease::NEVER), and those to its own end. `None` if
     /// objects have no leases.
     pub fn time_left(&self, guard: &Guard, probe: &Probe<'_>) -> Option<Result<Option<(u64, u64)>, Busy>> {

@@ -20,7 +20,7 @@
 %% <li>A table with option `{heir, keep}' outlives its owner. {@link claim/1} gives it a new one.</li>
 %% <li>{@link from_ets/2} and {@link to_ets/2} copy a table from and to `ets'.</li>
 %% <li>{@link memory/0} returns the memory of all tables and snapshots, and {@link garbage/0} what waits to be
-%%     freed.</li>
+%%     freed. {@link budget/0} returns what the library holds of the memory that it may have.</li>
 %% <li>{@link engines/0} lists the structures that can hold a table. Option `engine' of {@link new/2} chooses one,
 %%     and {@link info/2} returns it.</li>
 %% </ul>
@@ -55,14 +55,14 @@
 %% An error shows the same as that of ets: no line of this file.
 -compile(no_line_info).
 
--export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1,
-         delete_many/2, delete_object/2, engines/0, fetch/3, fetch/4, fetch_many/3, fetch_many/4, first/1,
-         first_lookup/1, garbage/0, give_away/3, i/0, info/1, info/2, insert/2, insert/3, insert_many/2, insert_new/2,
-         insert_new/3, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
-         lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3,
-         range/4, rank/2, removed/1, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0,
-         stats/1, stats_delta/2, tab2list/1, take/2, take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3,
-         update_counter/4, update_element/3, update_element/4, whereis/1]).
+-export([add/3, all/0, budget/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2,
+         delete_all_objects/1, delete_many/2, delete_object/2, engines/0, fetch/3, fetch/4, fetch_many/3, fetch_many/4,
+         first/1, first_lookup/1, garbage/0, give_away/3, i/0, info/1, info/2, insert/2, insert/3, insert_many/2,
+         insert_new/2, insert_new/3, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
+         lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2,
+         prev_lookup/2, range/3, range/4, rank/2, removed/1, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2,
+         snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1, take/2, take_many/2, touch/3, ttl/2, update/3,
+         update/4, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
          match_object/2, match_object/3, match_spec_compile/1, match_spec_run/2, repair_continuation/2, select/1,
@@ -137,10 +137,10 @@
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option()
                 | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()} | {ttl, lifetime()}
-                | {idle, lifetime()} | {limit, limit()} | {evict, policy()} | {notify, pid()}
-                | {notify, pid(), [notify_option()]}.
+                | {idle, lifetime()} | {limit, limit()} | {evict, policy()} | {share, 0..100}
+                | {notify, pid()} | {notify, pid(), [notify_option()]}.
 %% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit', `stats',
-%% `ttl', `idle', `limit', `evict' and `notify' are those of `ets'. With `{stats, true}' the table counts its
+%% `ttl', `idle', `limit', `evict', `share' and `notify' are those of `ets'. With `{stats, true}' the table counts its
 %% operations, see {@link stats/1}.
 -type notify_option() :: {events, [expired | evicted]} | {send, objects | keys} | {queue, pos_integer()}
                        | {batch, pos_integer()} | {interval, Milliseconds :: non_neg_integer()}.
@@ -158,7 +158,7 @@
 %% says.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id
                    | idle | keypos | limit | memory | name | named_table | node | notify | owner | protection
-                   | read_concurrency | safe_fixed | safe_fixed_monotonic_time | size | stats
+                   | read_concurrency | safe_fixed | safe_fixed_monotonic_time | share | size | stats
                    | ttl | type | used | write_concurrency.
 %% An item of {@link info/2}.
 -type match_pattern() :: atom() | tuple().
@@ -630,7 +630,7 @@ print_row(Fields, More) ->
 
 %% @doc Returns the common items of {@link info/2} as a list, or `undefined' if the table does not exist. The
 %% order is that of `ets', followed by `engine'. A table whose objects expire also has `ttl' and `idle', and one with a
-%% limit `limit', `evict' and `used'.
+%% limit `limit', `evict', `share' and `used'.
 %%
 %% The list leaves out `base_nodes', `binary', `fixed', `notify', `safe_fixed', `safe_fixed_monotonic_time' and `stats'.
 %% Each item is read on its own, so other processes may change the table between two items.
@@ -642,7 +642,7 @@ info(Table) ->
             undefined;
         Tid ->
             Items = [{Item, info(Tid, Item)} || Item <- info_items()],
-            OfCaches = [{Item, Value} || Item <- [ttl, idle, limit, evict, used], Value <- [info(Tid, Item)],
+            OfCaches = [{Item, Value} || Item <- [ttl, idle, limit, evict, share, used], Value <- [info(Tid, Item)],
                                          Value =/= undefined],
             case info(Tid, id) of
                 undefined -> undefined;
@@ -657,13 +657,13 @@ info_items() ->
 %% @doc Returns one item, or `undefined' if the table does not exist. Fails with `badarg' when there is no such
 %% item.
 %%
-%% The items are those of `ets', and eight more. `engine' is the {@link engine()} of the table. `base_nodes' is the
+%% The items are those of `ets', and nine more. `engine' is the {@link engine()} of the table. `base_nodes' is the
 %% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
 %% `undefined' for other engines. `ttl' and `idle' are the options of a table whose objects expire, and `undefined' for
-%% others. So are `limit' and `evict' for a table with a limit, and `used' is what is taken of that: objects, or bytes.
-%% Of bytes, it is what the objects pay, each with its share of the structure, and what is kept for the table itself. So
-%% a table is full when it has used its limit, and may take less memory than that. `notify' is `{Pid, Options}' with
-%% all of them, or `undefined'.
+%% others. So are `limit', `evict' and `share' for a table with a limit, and `used' is what is taken of that: objects,
+%% or bytes. Of bytes, it is what the objects pay, each with its share of the structure, and what is kept for the table
+%% itself. So a table is full when it has used its limit, and may take less memory than that. `notify' is `{Pid,
+%% Options}' with all of them, or `undefined'.
 %%
 %% `owner' is `undefined' for a table that nobody owns, and `heir' is `keep' for one that is kept, see {@link claim/1}.
 %%
@@ -824,6 +824,22 @@ garbage() ->
 memory() ->
     ?RESULT(cats_nif:memory()).
 
+%% @doc Returns what the whole library holds, and what it may hold by the setting `memory_limit', in bytes. `held' is
+%% more than {@link memory/0}: it has all that was taken from the VM and the system for tables, with what is free for
+%% more objects and what waits to be freed, and the binaries outside of tables that their objects refer to.
+%%
+%% A call that would pass the limit has memory made free first: each table with option `limit' gives up its `share',
+%% again and again. If that is not enough, the call fails with `system_limit', and has changed nothing. Functions that
+%% write one object after the other keep what they wrote before. Calls that store are refused somewhat below the limit,
+%% so that reads and deletions can go on: by a sixteenth of it, which is at least 8 MiB and at most 64 MiB.
+%%
+%% When `held' comes to 80 % of the limit, the alarm `cats_memory_high_watermark' is set in `alarm_handler'. Below 75 %
+%% it is cleared. `O(1)'. Not in `ets'.
+-spec budget() -> #{limit := pos_integer() | infinity, held := non_neg_integer()}.
+budget() ->
+    {Limit, Held} = ?RESULT(cats_nif:budget()),
+    #{limit => Limit, held => Held}.
+
 %% @doc Creates a table that belongs to the calling process. Returns its identifier, or its name with option
 %% `named_table'. When the owner ends, the table is deleted, or goes to its heir if it has one. With `{heir, keep}' it
 %% stays without an owner until a process calls {@link claim/1}. Until then its name, its objects and its access rights
@@ -858,6 +874,9 @@ memory() ->
 %% Those that write one object after the other keep what they wrote before, as {@link select_replace/2} and {@link
 %% insert_many/2} do. Under each policy it also fails so when what it writes together has no room in an empty table.
 %% Both options are for `set' and `ordered_set' with the default engine, and not for `compressed' tables.
+%%
+%% `{share, Percent}' goes with option `limit': so much of its objects the table gives up at a time when all of cats has
+%% no memory left, see {@link budget/0}. The default is 10. With 0, or with `{evict, none}', it gives up nothing.
 %%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.

@@ -14,11 +14,12 @@
 %% | `returned' | No failure: in place of the arguments is a result that looks like a failure, as a stored term may. |
 %% | `inside_transaction' | Inside that transaction's function, the error badarg. Otherwise the call is made again. |
 %% | `{not_loaded, Text}' | The library could not be loaded. The error says why. The arguments are `none'. |
+%% | `{system_limit, memory}' | Memory is made free, then the function is called again. If that is in vain, as below. |
 %% | `{system_limit, Limit}' | The error system_limit. The limit that was met is its cause. |
 %% | `{panic, Text}' | The native function has a bug. The error has this reason. |
 %% | others | The error badarg with this cause: the one of ets (`none' if it gives none), or one of cats' own. |
 %%
-%% Waiting never sleeps: in a busy VM a sleep of a millisecond can take a second.
+%% Waiting for a lock never sleeps: in a busy VM a sleep of a millisecond can take a second.
 -module(cats_failure).
 
 -include("cats_failure.hrl").
@@ -26,6 +27,11 @@
 -export([handle/2, handle/4, fail/4, info/1, cause/1, stack/4, format_error/2]).
 
 -export_type([failure/0]).
+
+%% So often memory is made free for one call. A table with a limit has given up nearly all of its objects then. Waiting
+%% for others, so many milliseconds, counts twice.
+-define(RELIEFS, 100).
+-define(PAUSE, 5).
 
 %% What a native function returns that failed.
 -type failure() :: ?FAILED(Cause :: term(), Arguments :: [term()] | none) | ?FAILED(returned, Result :: term()).
@@ -57,12 +63,36 @@ handle(?FAILED(inside_transaction = Cause, Arguments), Function) ->
     end;
 handle(?FAILED({not_loaded, Text}, none), _Function) ->
     {raise, {cats_nif_not_loaded, Text}, none, [{error_info, #{module => ?MODULE}}]};
-handle(?FAILED({system_limit, Limit}, Arguments), _Function) ->
-    {raise, system_limit, Arguments, info(Limit)};
+handle(?FAILED({system_limit, memory}, _Arguments), relieve) ->
+    {return, none};
+handle(?FAILED({system_limit, memory}, _) = Failure, Function) ->
+    relieved(Failure, Function, ?RELIEFS);
+handle(?FAILED({system_limit, _}, _) = Failure, _Function) ->
+    refused(Failure);
 handle(?FAILED({panic, _Text} = Panic, Arguments), _Function) ->
     {raise, Panic, Arguments, []};
 handle(?FAILED(Cause, Arguments), _Function) ->
     {raise, badarg, Arguments, info(Cause)}.
+
+%% The function has found no memory within the limit for all of cats. On a dirty scheduler, as it is not asked to go
+%% there then.
+relieved(?FAILED({system_limit, memory}, Arguments) = Failure, Function, Left) ->
+    case Left > 0 andalso outcome(cats_nif:relieve(), relieve) of
+        {return, again} ->
+            relieved(cats_nif:dirty(Function, Arguments), Function, Left - 1);
+        {return, busy} ->
+            timer:sleep(?PAUSE),
+            relieved(cats_nif:dirty(Function, Arguments), Function, Left - 2);
+        _ ->
+            refused(Failure)
+    end;
+relieved(?FAILED(busy, Arguments), Function, Left) ->
+    erlang:yield(),
+    relieved(cats_nif:dirty(Function, Arguments), Function, Left);
+relieved(Outcome, Function, _Left) ->
+    outcome(Outcome, Function).
+
+refused(?FAILED({system_limit, Limit}, Arguments)) -> {raise, system_limit, Arguments, info(Limit)}.
 
 dirty(Function, Arguments) ->
     case cats_nif:dirty(Function, Arguments) of
@@ -175,8 +205,8 @@ limit_remark(too_many_tables) ->
     {general, <<"a transaction writes at most 32 tables: write to the others in another transaction, or keep what"
                 " belongs together in one table">>};
 limit_remark(memory) ->
-    {general, <<"the machine, or the system's limit for the VM, has no more memory: delete objects or tables, bound"
-                " tables by option limit, or raise that limit">>};
+    {general, <<"cats has as much memory as its setting memory_limit allows, or the machine, or the system's limit for"
+                " the VM, has no more: delete objects or tables, bound tables by option limit, or raise that limit">>};
 limit_remark(integer) ->
     {general, <<"the integer is larger than the VM allows">>};
 limit_remark(processes) ->
@@ -252,7 +282,7 @@ remark(new, no_limit_here) ->
     {2, <<"only tables of type set and ordered_set have a limit, with the default engine and not compressed">>};
 remark(new, small_limit) ->
     {2, <<"the limit of bytes is smaller than a table with these options and one small object">>};
-remark(new, nothing_evicted) -> {2, <<"option evict goes with option limit only">>};
+remark(new, nothing_evicted) -> {2, <<"options evict and share go with option limit only">>};
 remark(new, ttl_and_idle) ->
     {2, <<"a table has option ttl or option idle, not both; insert/3 gives an object a time of its own">>};
 remark(setopts, no_ttl) -> {2, <<"only a table that was created with option ttl can have another one">>};

@@ -378,7 +378,7 @@ create(_Header, {table, Table}) ->
 create(Header, none) ->
     Options = [item(type, Header), item(protection, Header), {keypos, item(keypos, Header)}]
         ++ [Option || Option <- [named_table, compressed], lists:keyfind(Option, 1, Header) =:= {Option, true}]
-        ++ [Option || Key <- [read_concurrency, write_concurrency, engine, ttl, idle, limit, evict],
+        ++ [Option || Key <- [read_concurrency, write_concurrency, engine, ttl, idle, limit, evict, share],
                       Option <- [lists:keyfind(Key, 1, Header)], Option =/= false],
     try
         cats:new(item(name, Header), Options)

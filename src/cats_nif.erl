@@ -116,6 +116,8 @@
     settings/0,
     garbage/0,
     memory/0,
+    budget/0,
+    relieve/0,
     structure/3,
     adaptations/1,
     record/1,
@@ -183,9 +185,10 @@
 -type table() :: atom() | reference().
 %% A table's name or identifier.
 
--type settings() :: {ReaderGroups :: pos_integer(), Registry :: lock_free | locked, VmTerms :: in_place | erl_nif}.
+-type settings() :: {ReaderGroups :: pos_integer(), Registry :: lock_free | locked, VmTerms :: in_place | erl_nif,
+                     MemoryLimit :: pos_integer() | infinity, Reserve :: non_neg_integer()}.
 %% The most groups that the readers of a lock are divided into. How tables are found. How terms of the VM are read and
-%% made.
+%% made. The bytes that the library may hold. The bytes that it takes at once.
 
 -type file() :: #{digest := binary(), size := non_neg_integer(), header := binary()}.
 %% A file as {@link load/0} sees it: what tells builds apart, its bytes, and the first of them.
@@ -748,6 +751,15 @@ garbage() -> not_loaded().
 
 -spec memory() -> outcome(non_neg_integer()).
 memory() -> not_loaded().
+
+%% @doc The limit of the library's memory, and what it holds, in bytes.
+-spec budget() -> outcome({Limit :: pos_integer() | infinity, Held :: non_neg_integer()}).
+budget() -> not_loaded().
+
+%% @doc Makes memory free for a call that has found none within the limit. Returns `again' if there is some now, `busy'
+%% if others are about to make some, and otherwise `none'.
+-spec relieve() -> outcome(again | busy | none).
+relieve() -> not_loaded().
 
 %% @doc A part of the structure of a table, see native/nif/src/calls/contention.rs. `From' is `[]', and then the last
 %% element of the part before. One in `Every' buckets or leaves is read.

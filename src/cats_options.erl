@@ -85,6 +85,7 @@ options(new) ->
         {idle, lifetime(idle)},
         limit(),
         evict(),
+        {share, "{share, 0 to 100 percent}"},
         {notify, "{notify, process} or {notify, process, options}, with events, send, queue, batch and interval: see"
                  " cats:notify_option()"},
         {snapshot_limit, "{snapshot_limit, bytes of at least 0}"},

@@ -14,14 +14,17 @@ pass() ->
     ReaderGroups = application:get_env(cats, reader_groups, min(erlang:system_info(schedulers), 64)),
     Registry = application:get_env(cats, registry, lock_free),
     VmTerms = application:get_env(cats, vm_terms, in_place),
+    MemoryLimit = application:get_env(cats, memory_limit, infinity),
+    Reserve = application:get_env(cats, reserve, 0),
     ok = load_code(),
-    case cats_nif:configure({ReaderGroups, Registry, VmTerms}) of
+    case cats_nif:configure({ReaderGroups, Registry, VmTerms, MemoryLimit, Reserve}) of
         ok ->
             ok;
         ?FAILED(not_built, _) ->
             error({not_built, cats, {registry, Registry}});
         ?FAILED(Name, _) ->
-            Settings = [{reader_groups, ReaderGroups}, {registry, Registry}, {vm_terms, VmTerms}],
+            Settings = [{reader_groups, ReaderGroups}, {registry, Registry}, {vm_terms, VmTerms},
+                        {memory_limit, MemoryLimit}, {reserve, Reserve}],
             error({bad_setting, cats, lists:keyfind(Name, 1, Settings)})
     end.
 

@@ -5,6 +5,7 @@
 %% <ul>
 %% <li>`[cats, memory]': the measurement `total' has the bytes of all tables and snapshots, see
 %%     {@link cats:memory/0}.</li>
+%% <li>`[cats, budget]', if there is a limit for all memory: `held' and `limit' of {@link cats:budget/0}.</li>
 %% <li>`[cats, garbage]': the figures of {@link cats:garbage/0}.</li>
 %% <li>`[cats, system_counts]': `table_count'.</li>
 %% <li>`[cats, table]', for each table: the integers of {@link cats:stats/1}, but `time'. `size' and `memory' are of
@@ -27,6 +28,8 @@ measure(Tables) when is_integer(Tables), Tables >= 0 ->
     case code:ensure_loaded(telemetry) of
         {module, Telemetry} ->
             Telemetry:execute([cats, memory], #{total => cats:memory()}, #{}),
+            _ = [Telemetry:execute([cats, budget], Budget, #{})
+                 || #{limit := Limit} = Budget <- [cats:budget()], Limit =/= infinity],
             Telemetry:execute([cats, garbage], cats:garbage(), #{}),
             Telemetry:execute([cats, system_counts], #{table_count => length(cats:all())}, #{}),
             lists:foreach(fun(#{stats := Stats} = Row) ->

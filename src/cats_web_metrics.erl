@@ -8,8 +8,11 @@
 text(Limit) ->
     Rows = [{Row, labels(Row)} || Row <- cats_stats:rows(memory, Limit)],
     #{retired := Retired, freed := Freed, bytes := Bytes} = cats:garbage(),
+    #{limit := MemoryLimit, held := Held} = cats:budget(),
     [family(cats_tables, gauge, "Tables of this node.", [{[], length(cats:all())}]),
      family(cats_memory_bytes, gauge, "Memory of all tables and snapshots.", [{[], cats:memory()}]),
+     family(cats_held_bytes, gauge, "Memory that the library holds, with binaries of objects.", [{[], Held}]),
+     family(cats_memory_limit_bytes, gauge, "Memory that it may hold.", [{[], MemoryLimit} || is_integer(MemoryLimit)]),
      family(cats_garbage_retired_total, counter, "Blocks of memory that were taken out of use.", [{[], Retired}]),
      family(cats_garbage_freed_total, counter, "Blocks of them that were freed.", [{[], Freed}]),
      family(cats_garbage_bytes, gauge, "About the bytes of those that wait to be freed.", [{[], Bytes}]),

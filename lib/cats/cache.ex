@@ -34,6 +34,7 @@ defmodule Cats.Cache do
 
     * `limit: {:objects, n}` or `limit: {:bytes, n}`: what the cache may hold. It evicts objects to stay within it.
     * `evict: policy`: which objects are evicted. See the type `policy` of `:cats`.
+    * `share: percent`: what the cache gives up when all of cats has no memory left. See `:cats.budget/0`.
     * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
     * `idle: milliseconds`: how long a value lives after it was last read, in place of `ttl`. A value with a time of its
       own ends at the earlier one of both.

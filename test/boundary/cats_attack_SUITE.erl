@@ -435,7 +435,8 @@ templates(#{tables := Tables, cursors := Cursors, scans := Scans,
         ++ [{select_on, [C, Result]} || C <- Cursor, Result <- [[], 0]]
         ++ [{scan, [C, []]} || C <- Cursor]
         ++ [{select_chunk, [hd(Tables), C, 0]} || C <- Cursor]
-        ++ [{is_cursor, [hd(Cursor)]}, {stop_recording, [Record]}, {whereis, [name]}, {all, []}, {garbage, []},
+        ++ [{is_cursor, [hd(Cursor)]}, {stop_recording, [Record]}, {whereis, [name]}, {all, []},
+            {garbage, []}, {budget, []}, {relieve, []},
             {memory, []}, {engines, []}, {select_key, [All, 1]}, {select_terms, [[{1, 2, 3}], All, []]}, {settings, []},
             {priv_dir, []}, {stop_clock, [false]}, {transaction_preferred, []}, {transaction_prefer, [self()]},
             {transaction_yield, [self()]}, {trace_start, [[call], 100]}, {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},

@@ -7,7 +7,7 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, results_like_failures/1, objects_like_failures/1]).
--export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1, deletions_without_memory/1,
+-export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/2, deletions_without_memory/1,
          too_large_integers/1]).
 -export([limits/1, option_words/1, options_of_tools/1, exhaust/0]).
 
@@ -417,7 +417,10 @@ mailbox(_Config) ->
 retries(_Config) ->
     Peer = cats_test_lib:start_peer(["-pa" | code:get_path()]),
     {module, cats_nif} = peer:call(Peer, code, load_binary, [cats_nif, "made_up", made_up_nif()], infinity),
-    Lookup = fun(Causes) -> peer:call(Peer, ?MODULE, lookup_with_causes, [Causes], infinity) end,
+    Lookup = fun(Causes) -> peer:call(Peer, ?MODULE, lookup_with_causes, [Causes, []], infinity) end,
+    Relieved = fun(Causes, Reliefs) ->
+                       peer:call(Peer, ?MODULE, lookup_with_causes, [Causes, Reliefs], infinity)
+               end,
     ?assertEqual(plain, Lookup([])),
     ?assertEqual(plain, Lookup(lists:duplicate(100, busy))),
     ?assertEqual({dirty, lookup, [t, k]}, Lookup([busy, dirty])),
@@ -427,6 +430,11 @@ retries(_Config) ->
     ?assertMatch({error, badarg, [{cats, lookup, [t, k], [{error_info, #{}}]} | _]}, Lookup([none])),
     ?assertMatch({error, system_limit, [{cats, lookup, [t, k], [{error_info, #{cause := memory}}]} | _]},
                  Lookup([busy, {system_limit, memory}])),
+    Short = {system_limit, memory},
+    ?assertEqual({dirty, lookup, [t, k]}, Relieved([busy, Short, busy, Short], [again, busy])),
+    ?assertMatch({error, system_limit, _}, Relieved([Short, Short], [again])),
+    ?assertMatch({error, system_limit, _},
+                 Relieved([Short || _ <- lists:seq(0, 100)], [again || _ <- lists:seq(1, 100)])),
     ?assertMatch({error, {panic, text}, [{cats, lookup, [t, k], []} | _]}, Lookup([busy, {panic, text}])),
     ?assertMatch({error, undef, [{cats_nif, _, _, _} | _]}, Lookup([undef])),
     peer:stop(Peer).
@@ -434,11 +442,12 @@ retries(_Config) ->
 made_up_nif() ->
     Functions = ["lookup(T, K) -> result(plain, lookup, [T, K]).",
                  "dirty(F, A) -> result({dirty, F, A}, dirty, A).",
+                 "relieve() -> case get(reliefs) of [] -> none; [R | Rs] -> put(reliefs, Rs), R end.",
                  "result(R, F, A) -> case get(causes) of [] -> R; [undef] -> put(causes, []),"
                  " erlang:raise(error, undef,"
                  "    [{cats_nif, F, A, []}]); [C | Cs] -> put(causes, Cs), {'$cats_failure', C, A} end."],
     Forms = [begin {ok, Tokens, _} = erl_scan:string(Text), {ok, Form} = erl_parse:parse_form(Tokens), Form end
-             || Text <- ["-module(cats_nif).", "-export([lookup/2, dirty/2])." | Functions]],
+             || Text <- ["-module(cats_nif).", "-export([lookup/2, dirty/2, relieve/0])." | Functions]],
     {ok, cats_nif, Binary} = compile:forms(Forms),
     Binary.
 
@@ -507,15 +516,16 @@ objects_like_failures(_Config) ->
 by_key(A, B) -> element(3, A) =< element(3, B).
 
 %% Also sees to it that no message is taken from the caller or left to it.
-lookup_with_causes(Causes) ->
+lookup_with_causes(Causes, Reliefs) ->
     put(causes, Causes),
+    put(reliefs, Reliefs),
     {messages, Messages} = process_info(self(), messages),
     self() ! message,
     Result = attempt(cats, lookup, [t, k]),
     Expected = Messages ++ [message],
     {messages, Expected} = process_info(self(), messages),
     receive message -> ok end,
-    [] = get(causes),
+    {[], []} = {get(causes), get(reliefs)},
     Result.
 
 constant(Term) ->

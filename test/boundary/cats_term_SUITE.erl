@@ -868,6 +868,6 @@ there_tables_by_erl_nif() ->
          [true = cats:delete(Table, Term) || Term <- Terms],
          true = cats:delete(Table)
      end || Type <- [set, ordered_set, bag, duplicate_bag]],
-    {_, lock_free, erl_nif} = cats_nif:settings(),
+    {_, lock_free, erl_nif, infinity, 0} = cats_nif:settings(),
     false = cats_nif:test_layout_of_resources(),
     ok.

@@ -44,7 +44,7 @@ refusals(_Config) ->
     Here = "only tables of type set and ordered_set have a limit, with the default engine and not compressed",
     [?assertEqual(Here, explained([{limit, {objects, 5}} | Options]))
      || Options <- [[bag], [duplicate_bag], [compressed], [{engine, linear_hash}]]],
-    ?assertEqual("option evict goes with option limit only", explained([{evict, sieve}])),
+    ?assertEqual("options evict and share go with option limit only", explained([{evict, sieve}])),
     [?assertError(badarg, cats:new(t, Options))
      || Options <- [[{limit, 5}], [{limit, {objects, 0}}], [{limit, {words, 5}}],
                     [{limit, {objects, 5}}, {evict, lru}]]].

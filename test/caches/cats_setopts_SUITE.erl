@@ -22,7 +22,7 @@ end_per_suite(_Config) -> ok.
 end_per_testcase(_Case, _Config) -> cats_nif:stop_clock(false).
 
 -define(POLICIES, cats_test_lib:policies()).
--define(OF_CACHES, [ttl, idle, limit, evict, used]).
+-define(OF_CACHES, [ttl, idle, limit, evict, share, used]).
 
 stop_clock() -> put(clock, cats_nif:stop_clock(erlang:unique_integer([positive]) * 1000000)).
 
@@ -48,22 +48,21 @@ listed(_Config) ->
                 {[{ttl, infinity}], [{ttl, infinity}, {idle, infinity}]},
                 {[{idle, 5000}], [{ttl, infinity}, {idle, 5000}]},
                 {[], []}],
-    Limited = [{[{limit, {objects, 7}}], [{limit, {objects, 7}}, {evict, s3_fifo}, {used, 1}]},
-               {[{limit, {objects, 7}}, {evict, none}], [{limit, {objects, 7}}, {evict, none}, {used, 1}]},
+    Limited = [{[{limit, {objects, 7}}], [{limit, {objects, 7}}, {evict, s3_fifo}, {share, 10}, {used, 1}]},
+               {[{limit, {objects, 7}}, {evict, none}], [{limit, {objects, 7}}, {evict, none}, {share, 10}, {used, 1}]},
                {[], []}],
     [begin
          Table = cats:new(t, Shape ++ E ++ L),
          true = cats:insert(Table, {1, 1}),
          ?assertEqual(Times ++ Limits, lists:nthtail(16, cats:info(Table))),
          [?assertEqual(Value, cats:info(Table, Item)) || {Item, Value} <- Times ++ Limits],
-         ?assertEqual([undefined || {Items, []} <- [{[ttl, idle], Times}, {[limit, evict, used], Limits}], _ <- Items],
-                      [cats:info(Table, Item) || {Items, []} <- [{[ttl, idle], Times}, {[limit, evict, used], Limits}],
-                                                 Item <- Items]),
+         Others = [Item || {Items, []} <- [{[ttl, idle], Times}, {[limit, evict, share, used], Limits}], Item <- Items],
+         ?assertEqual([undefined || _ <- Others], [cats:info(Table, Item) || Item <- Others]),
          true = cats:delete(Table),
          ?assertEqual(undefined, cats:info(Table))
      end || Shape <- caches(), {E, Times} <- Expiring, {L, Limits} <- Limited],
     Table = cats:new(t, [{limit, {bytes, 100000}}]),
-    ?assertMatch([{limit, {bytes, 100000}}, {evict, s3_fifo}, {used, Used}] when Used < 100000,
+    ?assertMatch([{limit, {bytes, 100000}}, {evict, s3_fifo}, {share, 10}, {used, Used}] when Used < 100000,
                  lists:nthtail(16, cats:info(Table))),
     Snapshot = cats:snapshot(Table),
     ?assertEqual(16, length(cats:info(Snapshot))).
@@ -504,7 +503,7 @@ files(_Config) ->
          ?assert(cats:setopts(Table, Changes)),
          ok = cats:tab2file(Table, File),
          {ok, Read} = cats:file2tab(File),
-         Items = [ttl, idle, limit, evict, used, size],
+         Items = [ttl, idle, limit, evict, share, used, size],
          ?assertEqual([cats:info(Table, Item) || Item <- Items], [cats:info(Read, Item) || Item <- Items])
      end || Shape <- caches(),
             {Options, Changes} <- [{[{ttl, 60_000}, {limit, {objects, 20}}],

@@ -77,7 +77,7 @@ fn a_want_of_memory_passes() {
     registry.delete(&world, handle).unwrap();
 }
 
-/// Objects that were inserted before memory was exhausted stay, and are counted.
+/// A list gets what the structure needs from the reserve. If that is used up, the objects that were inserted before stay, and are counted.
 #[test]
 fn a_list_that_fails_half_way_is_counted() {
     let _turn = turn();
@@ -85,7 +85,7 @@ fn a_list_that_fails_half_way_is_counted() {
     let guard = epoch::pin();
     let table = enter(registry, &world, &guard, options(Kind::OrderedSet, 1), atom(1), 1, None).unwrap();
     let handle = table.by_identifier(&guard);
-    let pairs: Vec<[u64; 2]> = (0..300).map(|i| [small(i).unwrap(); 2]).collect();
+    let pairs: Vec<[u64; 2]> = (0..300_000).map(|i| [small(i).unwrap(); 2]).collect();
     without_memory(|| {
         let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::flat(pair)));
         let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, Request::Fresh)));

@@ -6,7 +6,7 @@ use crate::format::*;
 use crate::host::host;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicU64, Ordering};
-use cats_sync::slab;
+use cats_sync::slab::{self, account};
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -305,6 +305,9 @@ impl Block {
         let held = match part {
             Short::Counted(binary) => {
                 cats_sync::prefetch(binary.record as *const u8);
+                if !account::admits(|| (host().kept_bytes)(binary.record)) {
+                    return None;
+                }
                 HAS_HELD
             }
             Short::Fun(_) => HAS_HELD,
@@ -320,6 +323,19 @@ impl Block {
             part.write(address.add(at));
         }
         Some(Block { address })
+    }
+
+    /// A new block, before what is held or counted in it is retained. So it is not dropped: if the host panics, it is leaked, as it would
+    /// give back what was never retained. `None` if memory has no room for what it keeps.
+    pub(crate) fn unretained(self) -> Option<ManuallyDrop<Self>> {
+        let block = ManuallyDrop::new(self);
+        let view = block.as_ref();
+        if view.has_held() && !account::admits(|| view.kept_bytes()) {
+            // SAFETY: nobody else knows the block, and nothing in it is retained.
+            unsafe { Self::free_words(block.address.as_ptr().cast(), view.words()) };
+            return None;
+        }
+        Some(block)
     }
 
     /// Makes the host retain the held terms of a new block, which until now belong to somebody else, and counts its references to binaries.

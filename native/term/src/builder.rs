@@ -638,8 +638,7 @@ impl<'a> Builder<'a> {
             // SAFETY: the content is a well-formed block, and its header has the total number of words.
             unsafe { Block::from_words(self.whole(), &epoch::pin()) }
         });
-        // If the host panics, the block is leaked. Dropping it would give back words that were never retained.
-        let block = block.map(ManuallyDrop::new);
+        let block = block.and_then(Block::unretained);
         if let (Some(block), true) = (&block, held) {
             block.retain_held();
         }

@@ -46,8 +46,7 @@ impl<const WORDS: usize> Room<WORDS> {
             *self.0[0].assume_init_mut() |= (words as u64) << 32 | held;
             Block::from_words(from_raw_parts(self.0.as_ptr().cast(), words), guard)
         };
-        // If the host panics, the block is leaked. Dropping it would give back what was never kept.
-        let block = ManuallyDrop::new(block?);
+        let block = block?.unretained()?;
         let mut rest = kept;
         while rest != 0 {
             let at = rest.trailing_zeros() as usize;

@@ -72,6 +72,10 @@ fn other(env: Env, handle: Handle<'_>, item: Term) -> Result<Term, Failure> {
                 .policy
                 .map_or(atoms::none(), |policy| env.atom(policy.about().name)),
         }),
+        _ if item == atoms::share() => Ok(match handle.limit() {
+            None => atoms::undefined(),
+            Some(limit) => Term::byte(limit.share),
+        }),
         _ if item == atoms::type_() => Ok(env.atom(options.kind().text())),
         _ if item == atoms::owner() => Ok(match table.owner() {
             NOBODY => atoms::undefined(),

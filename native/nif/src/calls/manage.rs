@@ -155,6 +155,9 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
         limit(env, value)
     } else if what == atoms::evict() {
         policy(env, value)
+    } else if what == atoms::share() {
+        let share = u8::try_from(value.small_integer()?).ok()?;
+        (share <= 100).then_some(OptionItem::Share(share))
     } else if what == atoms::engine() {
         EngineName::ALL
             .into_iter()

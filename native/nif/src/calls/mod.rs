@@ -22,6 +22,7 @@
 //! | `info` | info |
 //! | `contention` | contention |
 //! | `reaper` | the thread that works in the background |
+//! | `shortage` | the limit of the library's memory |
 //!
 //! What they share:
 //!
@@ -51,6 +52,7 @@ pub mod read;
 pub mod reaper;
 pub mod select;
 pub mod select_terms;
+pub mod shortage;
 pub mod snapshot;
 pub mod tracing;
 pub mod transaction;

@@ -108,6 +108,7 @@ fn park(one: Option<Duration>, other: Option<Duration>) {
 
 /// Does what there is to do, for a slice. Also returns when something expires: at once if that is late.
 fn slice() -> (Left, Option<Duration>) {
+    shortage::tell();
     let left = reap_slice();
     // First what is garbage already.
     if left == Left::Work {

@@ -24,6 +24,7 @@ pub fn select_key(env: Env, &[specification, position]: &[Term; 2]) -> Result<Te
 /// `select_terms(Objects, Specification, Results)`: puts the results for the first objects before the list of results, and returns
 /// `{OtherObjects, Results}`.
 pub fn select_terms(env: Env, &[objects, specification, results]: &[Term; 3]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let guard = pin();
     let program = compiled(env, &guard, specification)?;
     check_words(program.words())?;

@@ -5,7 +5,7 @@ use crate::held;
 use crate::layout::{binary, fun, identifier, node};
 use crate::vm::external;
 use crate::vm::{Env, Term};
-use cats_sync::slab;
+use cats_sync::slab::{self, account};
 use cats_term::{HeldReference, Host, TermRef, View, FUN_RECORD, NIL};
 use rustler::sys::*;
 use std::cmp::Ordering;
@@ -43,11 +43,17 @@ pub fn install(env: Env) {
         release: held::release,
         retain_counted: |record| match is_fun(record) {
             true => fun::retain(record),
-            false => binary::retain(record),
+            false => {
+                account::count(binary::size(record) as isize);
+                binary::retain(record)
+            }
         },
         release_counted: |record| match is_fun(record) {
             true => fun::release(record),
-            false => binary::release(record),
+            false => {
+                account::count(-(binary::size(record) as isize));
+                binary::release(record)
+            }
         },
         kept_bytes: |record| match is_fun(record) {
             true => 0,

@@ -26,7 +26,7 @@ use crate::layout;
 use crate::vm::{Env, Term};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use cats_sync::slab::{self, Own};
+use cats_sync::slab::{self, account, Own};
 use cats_term::{kept_weight, Class, HeldTerm, Retained};
 use rustler::sys::{enif_alloc_env, enif_free_env, enif_keep_resource, enif_release_resource, ErlNifEnv};
 use std::cell::Cell;
@@ -320,6 +320,7 @@ pub fn retain(held: &HeldTerm, class: Class, bytes: Option<&[u8]>) -> *const u8 
             None => unsafe { bytes::bytes(Term(held.term()), class) },
         },
     };
+    account::count(size.bytes as isize);
     if weight == Some(ALONE) {
         return add_alone(held, size, hides, bytes);
     }
@@ -428,6 +429,7 @@ pub fn release(held: &HeldTerm) {
         let slot = &batch.slots[index];
         // Relaxed: written before the words named the batch, which `place` acquires.
         let part = 1 | (slot.weight.load(Ordering::Relaxed) as u64) << WEIGHT_SHIFT;
+        let bytes = slot.bytes.load(Ordering::Relaxed);
         slot.held.store(null_mut(), Ordering::Relaxed);
         // AcqRel: as in `close`; and who claims the batch later sees the slot empty.
         let state = batch.state.fetch_sub(part, Ordering::AcqRel) - part;
@@ -445,7 +447,7 @@ pub fn release(held: &HeldTerm) {
             // It is open, and perhaps its thread adds nothing more.
             epoch::announce_garbage();
         }
-        return;
+        return account::count(-(bytes as isize));
     }
 }
 

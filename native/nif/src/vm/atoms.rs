@@ -32,6 +32,7 @@ macro_rules! atoms {
 atoms! {
     access = "access",
     again = "again",
+    alarm_handler = "alarm_handler",
     already_exists = "already_exists",
     auto = "auto",
     badkey = "badkey",
@@ -116,6 +117,7 @@ atoms! {
     select_reverse = "select_reverse",
     set = "set",
     size = "size",
+    share = "share",
     slice = "slice",
     snapshot = "snapshot",
     snapshot_limit = "snapshot_limit",

@@ -2,8 +2,9 @@
 //!
 //! The VM configures C's allocator to give large blocks back to the system as soon as they are freed. So each call that
 //! needs more than some 100 KiB would have new pages mapped. The VM's own allocators keep some pages for the next call.
-//! For small blocks C's allocator is faster.
+//! For small blocks C's allocator is faster. All are counted in the account of the library's memory.
 
+use cats_sync::slab::account;
 use rustler::EnifAllocator;
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -26,6 +27,7 @@ fn is_large(layout: Layout) -> bool {
 // from.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        account::count(layout.size() as isize);
         // SAFETY: as the caller promises, in both cases.
         unsafe {
             match is_large(layout) {
@@ -36,6 +38,7 @@ unsafe impl GlobalAlloc for Memory {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        account::count(-(layout.size() as isize));
         // SAFETY: as the caller promises; a block of this layout came from this allocator.
         unsafe {
             match is_large(layout) {
@@ -49,6 +52,7 @@ unsafe impl GlobalAlloc for Memory {
         // SAFETY: the caller promises that this layout is valid.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
         if !is_large(layout) && !is_large(wanted) {
+            account::count(size as isize - layout.size() as isize);
             // SAFETY: as the caller promises; blocks of both layouts are C's.
             return unsafe { System.realloc(block, layout, size) };
         }

@@ -18,12 +18,16 @@
 //!
 //! One chunk is the *reserve*. Its pages are for calls that give [relief](super::Relief), when there is no other memory. Pages that come back
 //! to it stay in it. When it has lost many, another empty chunk takes its place.
+//!
+//! If the [account](super::account) has a limit, regions are one chunk long, so that each empty chunk can be given back. The stock takes at most
+//! a part of what is left.
 
 use super::class::PAGE;
 use super::map::{map, unmap, vacate};
 use super::page::Page;
-use super::{source, system};
+use super::{account, source, system};
 use crate::epoch::Guard;
+use std::mem;
 use std::ptr::{self, NonNull};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
@@ -44,6 +48,8 @@ const RESERVED: u32 = PAGES as u32 / 2;
 /// Chunks in stock at most, and at most one for as many in use.
 const MOST_STOCK: usize = 8;
 const USED_PER_STOCK: usize = 8;
+/// The stock has at most this part of what the account may still take.
+const STOCK_OF_ROOM: usize = 4;
 
 const _: () = assert!(HEADERS * (PAGE / HEADERS) == PAGE && size_of::<Chunk>() <= size_of::<Page>());
 
@@ -90,6 +96,8 @@ struct Arena {
     /// Whether the thread that keeps the stock runs, and the regions that it is to give back.
     stocking: bool,
     dead: *mut Region,
+    /// So many chunks stay, whether they are used or not.
+    reserved: usize,
 }
 
 // SAFETY: chunks and regions belong to whoever holds the arena's lock.
@@ -105,6 +113,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     reserve: ptr::null_mut(),
     stocking: false,
     dead: ptr::null_mut(),
+    reserved: 0,
 });
 
 /// Told when the stock is low, and when a region is dead.
@@ -213,7 +222,8 @@ fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<Mutex
     unsafe { vacate(account, CHUNK) };
     let mut arena = lock();
     if arena.regions.is_null() {
-        let chunks = (arena.touched / 4).clamp(1, MOST_CHUNKS);
+        let most = if account::limit().is_some() { 1 } else { MOST_CHUNKS };
+        let chunks = (arena.touched / 4).clamp(1, most);
         drop(arena);
         let Some(region) = make_region(chunks) else {
             // SAFETY: just taken, and nobody has it.
@@ -255,6 +265,50 @@ fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<Mutex
     unsafe { (*region).used -= 1 };
     arena.link(chunk, stocked);
     Some(arena)
+}
+
+/// Takes so many bytes from the system soon, and keeps them, whether they are used or not.
+pub fn reserve(bytes: usize) {
+    let mut arena = lock();
+    arena.reserved = bytes.div_ceil(CHUNK);
+    start_stocking(&mut arena);
+    WORK.notify_one();
+}
+
+/// Whether there are unused pages of so many bytes, beside those of the reserve.
+pub fn has_unused(bytes: usize) -> bool {
+    let arena = lock();
+    let mut pages = 0;
+    for mut at in [arena.chunks, arena.stock] {
+        // SAFETY: chunks in the lists are under the lock.
+        while let Some(chunk) = unsafe { at.as_ref() } {
+            if pages * PAGE >= bytes {
+                return true;
+            }
+            pages += chunk.unused.count_ones() as usize;
+            at = chunk.next;
+        }
+    }
+    pages * PAGE >= bytes
+}
+
+/// Gives chunks back that are not used: those in stock, and an empty region that was kept. Returns whether there were any.
+pub fn give_back_unused(guard: &Guard) -> bool {
+    let mut arena = lock();
+    // SAFETY: the kept region is under the lock.
+    let kept = unsafe { mem::replace(&mut arena.kept, ptr::null_mut()).as_mut() };
+    let mut removed: *mut Region = ptr::null_mut();
+    let mut unused = kept.or_else(|| arena.unused_stock(arena.reserved));
+    while let Some(region) = unused {
+        arena.remove(region);
+        region.next = removed;
+        removed = region;
+        unused = arena.unused_stock(arena.reserved);
+    }
+    drop(arena);
+    let any = !removed.is_null();
+    retire(removed, guard);
+    any
 }
 
 /// Begins the thread that keeps the stock. Without it, chunks are touched by whoever needs them.
@@ -325,7 +379,7 @@ pub fn give(page: &'static Page, guard: &Guard) {
         arena.link(chunk, false);
     }
     arena.renew_reserve(chunk);
-    if region.used > 0 {
+    if region.used > 0 || arena.touched - region.touched < arena.reserved {
         return;
     }
     let mut unneeded = arena.keep_smaller(region);
@@ -334,10 +388,15 @@ pub fn give(page: &'static Page, guard: &Guard) {
         arena.remove(region);
         region.next = removed;
         removed = region;
-        unneeded = arena.unneeded_stock();
+        unneeded = arena.unused_stock(arena.goal());
     }
     drop(arena);
-    // SAFETY: made by `make_region`, and unlinked just now.
+    retire(removed, guard);
+}
+
+/// Gives a list of regions back that are in no other list any more.
+fn retire(mut removed: *mut Region, guard: &Guard) {
+    // SAFETY: made by `make_region`, and the caller's.
     while let Some(region) = unsafe { removed.as_mut() } {
         removed = region.next;
         // A thread that freed a block may still be looking at the header of the block's page, under its guard.
@@ -396,11 +455,13 @@ impl Arena {
     /// How many chunks there should be in stock.
     fn goal(&self) -> usize {
         let used = self.touched - self.stocked;
-        if used < STOCK_FROM {
+        let stock = if used < STOCK_FROM {
             0
         } else {
-            used.div_ceil(USED_PER_STOCK).min(MOST_STOCK)
-        }
+            let most = account::room() / CHUNK / STOCK_OF_ROOM;
+            used.div_ceil(USED_PER_STOCK).min(MOST_STOCK).min(most)
+        };
+        stock.max(self.reserved.saturating_sub(used))
     }
 
     fn link(&mut self, chunk: *mut Chunk, stocked: bool) {
@@ -434,13 +495,13 @@ impl Arena {
         }
     }
 
-    /// A region that has nothing but chunks in stock, when there are more of those than there should be.
-    fn unneeded_stock<'a>(&self) -> Option<&'a mut Region> {
+    /// A region that has nothing but chunks in stock, when there are more of those than `most`.
+    fn unused_stock<'a>(&self, most: usize) -> Option<&'a mut Region> {
         let mut at = self.stock;
         // SAFETY: chunks in stock are under the lock, and so are their regions.
         while let Some(chunk) = unsafe { at.as_ref() } {
             // SAFETY: as above.
-            if self.stocked > self.goal() && chunk.region != self.kept && unsafe { (*chunk.region).used } == 0 {
+            if self.stocked > most && chunk.region != self.kept && unsafe { (*chunk.region).used } == 0 {
                 // SAFETY: as above.
                 return Some(unsafe { &mut *chunk.region });
             }

@@ -20,6 +20,7 @@
 //! There is a lock for each class, and one for all chunks. They are held for a few dozen instructions, once for many
 //! blocks. Like the locks in C's allocators they are leaf locks: no other lock is taken under them.
 
+pub mod account;
 #[cfg(not(any(loom, shuttle)))]
 mod arena;
 mod class;
@@ -34,10 +35,13 @@ mod source;
 #[cfg(not(any(loom, shuttle)))]
 mod system;
 
+pub use account::held;
+#[cfg(not(any(loom, shuttle)))]
+pub use arena::{give_back_unused, reserve};
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use heap::Heap;
 pub use own::Own;
-pub use source::{held, set_source, ADDRESS_BITS};
+pub use source::{set_source, ADDRESS_BITS};
 
 use crate::epoch::{pin, Guard};
 use std::cell::Cell;
@@ -66,8 +70,8 @@ thread_local! {
     static RELIEVING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this value lives, the thread is in a call that gives memory back in the end. If there is no other memory, what it allocates comes
-/// from a reserve, unless it is large.
+/// While this value lives, the thread is in a call that stores nothing, gives memory back in the end, or must not fail half way. Then the
+/// [account](account) may grow up to its limit. If there is no other memory, what it allocates comes from a reserve, unless it is large.
 pub struct Relief {
     before: bool,
     /// It does not leave its thread.
@@ -98,9 +102,17 @@ impl Drop for Relief {
 }
 
 /// Whether the thread has a [`Relief`].
-#[cfg(not(any(loom, shuttle)))]
 fn is_relieving() -> bool {
     RELIEVING.get()
+}
+
+/// Whether there is unused memory of so many bytes in whole pages, beside the reserve. O(chunks) if there is not.
+pub fn has_unused(_bytes: usize) -> bool {
+    #[cfg(not(any(loom, shuttle)))]
+    if !cfg!(direct) {
+        return arena::has_unused(_bytes);
+    }
+    false
 }
 
 /// Uninitialised memory of `size` bytes. Aligned to 8, or to 16, 64 or 128 if the size is a multiple of that. `None`

@@ -1,17 +1,14 @@
 //! The source of memory: the allocator that provides all large blocks, and that counts all chunks.
 
-use crate::facade::Ordering;
+use super::account;
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicUsize;
 use std::sync::OnceLock;
 
 type Alloc = unsafe extern "C" fn(usize) -> *mut c_void;
 type Free = unsafe extern "C" fn(*mut c_void);
 
 static SOURCE: OnceLock<(Alloc, Free)> = OnceLock::new();
-/// Bytes that are out. Relaxed: a statistic.
-static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets the source of all memory. `alloc` and `free` must behave like `malloc` and `free` of C and be callable from any
 /// thread. Call it before the first allocation, because the first source used stays. Without a call it is C's
@@ -24,12 +21,6 @@ fn source() -> (Alloc, Free) {
     *SOURCE.get_or_init(|| (libc::malloc, libc::free))
 }
 
-/// Bytes that were taken from the source and not given back.
-pub fn held() -> usize {
-    // Relaxed: a statistic.
-    HELD.load(Ordering::Relaxed)
-}
-
 /// The bits of an address. Structures store other things in the bits above them. Processors with longer addresses (57 bits on x86-64, 52 bits
 /// on aarch64) have systems that return such addresses only to programs that request them.
 pub const ADDRESS_BITS: u32 = 48;
@@ -40,17 +31,23 @@ pub fn is_addressable(block: NonNull<u8>, bytes: usize) -> bool {
 }
 
 /// Memory from the source, aligned to at least 8. Memory with longer addresses than [`ADDRESS_BITS`] is refused, as if there were none.
+/// So is what the [account](super::account) has no room for.
 pub fn take(bytes: usize) -> Option<NonNull<u8>> {
-    let (alloc, free) = source();
-    // SAFETY: the function that was set behaves like `malloc`.
-    let raw = NonNull::new(unsafe { alloc(bytes) }.cast::<u8>())?;
-    if !is_addressable(raw, bytes) {
-        // SAFETY: it came from the source just now.
-        unsafe { free(raw.as_ptr().cast()) };
+    if !account::take(bytes) {
         return None;
     }
-    HELD.fetch_add(bytes, Ordering::Relaxed);
-    Some(raw)
+    let (alloc, free) = source();
+    // SAFETY: the function that was set behaves like `malloc`.
+    let raw = NonNull::new(unsafe { alloc(bytes) }.cast::<u8>());
+    let taken = raw.filter(|raw| is_addressable(*raw, bytes));
+    if taken.is_none() {
+        account::give(bytes);
+        if let Some(raw) = raw {
+            // SAFETY: it came from the source just now.
+            unsafe { free(raw.as_ptr().cast()) };
+        }
+    }
+    taken
 }
 
 /// Gives memory back to the source.
@@ -58,7 +55,7 @@ pub fn take(bytes: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// `raw` came from [`take`] with the same `bytes`, and nothing uses it any more.
 pub unsafe fn give(raw: NonNull<u8>, bytes: usize) {
-    HELD.fetch_sub(bytes, Ordering::Relaxed);
+    account::give(bytes);
     // SAFETY: it came from the source, as the caller promises.
     unsafe { source().1(raw.as_ptr().cast()) }
 }
@@ -99,15 +96,18 @@ pub unsafe fn free_large(block: NonNull<u8>, size: usize) {
 
 /// A block from C's allocator, whatever the source is. It ends exactly where its size says.
 pub fn alloc_direct(size: usize) -> Option<NonNull<u8>> {
+    if !account::take(size) {
+        return None;
+    }
     let alignment = [128, 64].into_iter().find(|n| size % *n == 0).unwrap_or(16);
     let mut block = std::ptr::null_mut();
     // SAFETY: the alignment is a power of two, and a multiple of a pointer's size.
-    if unsafe { libc::posix_memalign(&mut block, alignment, size) } != 0 {
+    let failed = unsafe { libc::posix_memalign(&mut block, alignment, size) } != 0;
+    let Some(block) = NonNull::new(block.cast::<u8>()).filter(|_| !failed) else {
+        account::give(size);
         return None;
-    }
-    let block = NonNull::new(block.cast::<u8>())?;
+    };
     assert!(is_addressable(block, size));
-    HELD.fetch_add(size, Ordering::Relaxed);
     Some(block)
 }
 
@@ -116,7 +116,7 @@ pub fn alloc_direct(size: usize) -> Option<NonNull<u8>> {
 /// # Safety
 /// `block` came from [`alloc_direct`] with the same `size`, and nothing uses it any more.
 pub unsafe fn free_direct(block: NonNull<u8>, size: usize) {
-    HELD.fetch_sub(size, Ordering::Relaxed);
+    account::give(size);
     // SAFETY: it came from C's allocator, as the caller promises.
     unsafe { libc::free(block.as_ptr().cast()) }
 }

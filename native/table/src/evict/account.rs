@@ -15,6 +15,13 @@ pub struct Limit {
     pub number: u64,
     /// Which objects are evicted. `None`: what would pass the limit is refused.
     pub policy: Option<Policy>,
+    /// The percentage of its objects that the table gives up at a time when memory is short.
+    pub share: u8,
+}
+
+impl Limit {
+    /// The share of a table that is given none.
+    pub const SHARE: u8 = 10;
 }
 
 /// What a limit counts.

@@ -74,6 +74,12 @@ impl Handle<'_> {
         self.store().taken()
     }
 
+    /// Gives up so many objects, those that would be evicted at the limit. Returns how many it has given up. There are fewer if others are
+    /// in the way, or nothing is evicted. Unit: objects. Atomic for each. Work: that of as many evictions.
+    pub fn shed(self, objects: usize) -> usize {
+        self.store().shed(self.guard, objects)
+    }
+
     /// The number of base nodes of a contention adapting tree.
     pub fn base_nodes(self) -> Option<usize> {
         self.store().base_nodes()

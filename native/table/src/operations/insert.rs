@@ -13,6 +13,7 @@ use crate::table::{Handle, Table};
 use crate::write_log::Actor;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
+use cats_sync::slab::{self, account, Relief};
 use cats_term::lease::Request;
 use cats_term::{equal, is_immediate, TermRef};
 use smallvec::SmallVec;
@@ -34,6 +35,19 @@ fn probe_of<'a>(table: &Table, object: &'a Object<'_>) -> Probe<'a> {
     match table.kind() {
         Kind::OrderedSet => Probe::ordered(object.element(table.key())),
         _ => object.exact_probe(table.key()),
+    }
+}
+
+/// About the bytes that structures take for an object, at most.
+const PLACE_BYTES: usize = 64;
+
+/// Fails if structures would pass the limit of all memory by so many objects, which are in memory already. A call that puts several of them
+/// checks this first, and has a [`Relief`] when it puts them. So it does not fail half way.
+pub(super) fn check_room(objects: usize) -> Result<(), Failure> {
+    let bytes = objects * PLACE_BYTES;
+    match objects == 0 || account::admits(|| bytes) || slab::has_unused(bytes) {
+        true => Ok(()),
+        false => Err(Failure::NoMemory),
     }
 }
 
@@ -418,6 +432,7 @@ impl Handle<'_> {
             return Ok(self.insert_for_key(store, plain, &incoming, new)?);
         }
         let probes: SmallVec<[_; STACK_OBJECTS]> = incoming.iter().map(|incoming| &incoming.probe).collect();
+        check_room(incoming.len())?;
         let mut replaced = Vec::new();
         let planned = |i: usize| match new {
             true => Planned::PutNew(incoming[i].body()),
@@ -430,6 +445,7 @@ impl Handle<'_> {
             }
             let (sums, counted) = (Cell::new((0, 0)), Counted::nothing(store));
             let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
+            let _relief = Relief::new();
             let done = incoming.iter().enumerate().try_for_each(|(i, incoming)| {
                 // Two variables of one word each. A result of two words would pass through memory, which causes a store-forwarding stall.
                 let (mut body, mut outcome) = (0, Ok(()));

@@ -16,7 +16,7 @@ use crate::object::group::{retire_entry, Room, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{prefetch, refers, state, Object, ObjectRef};
 use crate::operations::bag_change::BagChange;
-use crate::operations::insert::{Incoming, LIST_LIMIT};
+use crate::operations::insert::{check_room, Incoming, LIST_LIMIT};
 use crate::operations::long::{LongReads, Owner};
 use crate::operations::lookup::Objects;
 use crate::store::engine::DefaultEngine;
@@ -29,6 +29,7 @@ use crate::write_log::{Actor, NOBODY};
 use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};
+use cats_sync::slab::Relief;
 use cats_term::lease::NEVER;
 use cats_term::State;
 use smallvec::SmallVec;
@@ -367,6 +368,12 @@ impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
         // In one order for all commits. So two commits do not keep each other from finishing.
         self.tables.sort_unstable_by_key(|table| table.handle.table.serial());
         let writes = self.tables.iter().map(|table| table.changes.len()).sum();
+        let changes = self.tables.iter().flat_map(|table| &table.changes);
+        check_room(
+            changes
+                .filter(|(change, _)| !matches!(change, Change::Delete(_)))
+                .count(),
+        )?;
         let (author, marked) = (
             long.as_deref().map_or(NOBODY, LongReads::author),
             !reads.marks.is_empty(),
@@ -451,6 +458,7 @@ impl<F> Commit<'_, F> {
             let rooms = table.provide(places)?;
             let valid = self.carry_out(rest)?;
             if valid {
+                let _relief = Relief::new();
                 table.write(places, rooms, &mut self.replaced);
             }
             Ok(valid)

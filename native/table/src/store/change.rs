@@ -17,6 +17,15 @@ const EVICTIONS: usize = 16;
 pub type Alone<'a> = &'a dyn Fn(&mut dyn FnMut()) -> Result<(), Failure>;
 
 impl<E: InlineEngine> Leased<'_, E> {
+    /// Gives up so many objects, those that would be evicted at the limit. Returns how many it has given up. There are fewer if others are
+    /// in the way, or the contents evict nothing.
+    pub fn shed(self, guard: &Guard, objects: usize) -> usize {
+        let Some(limits) = self.owner.leases.limits().filter(|limits| limits.evicts()) else {
+            return 0;
+        };
+        limits.free_up(self, guard, (limits.capacity(), objects), &mut limits.purse())
+    }
+
     /// Gives the contents a limit of another number. A lower one takes effect step by step: what was evicted, the limit becomes lower by at
     /// once. So it holds at each instant. Fails with [`Failure::Slice`] as long as more is to be done. If nothing can be evicted that should
     /// be, fails with [`Failure::Full`] and changes nothing.
@@ -40,7 +49,7 @@ impl<E: InlineEngine> Leased<'_, E> {
         if limits.evicts() {
             while !purse.has(limits.excess(number)) {
                 let done = limits.free_up(self, guard, (limits.excess(number), EVICTIONS), &mut purse);
-                if !done || start.elapsed() >= SLICE {
+                if done < EVICTIONS || start.elapsed() >= SLICE {
                     break;
                 }
             }

@@ -135,6 +135,8 @@ pub struct Limits<T: KeyItem> {
     policy: AtomicU8,
     /// The largest number of uses that matters to the policy, 0 if nothing is evicted. Relaxed: a number of its own.
     most_uses: AtomicU64,
+    /// See [`Limit::share`].
+    share: u8,
     /// The position of the key.
     key: usize,
     /// Of all objects.
@@ -155,6 +157,7 @@ impl<T: KeyItem> Limits<T> {
             starved: AtomicU32::new(0),
             policy: AtomicU8::new(NO_POLICY),
             most_uses: AtomicU64::new(0),
+            share: limit.share,
             key,
             items: Shards::new(limit.policy, about_objects(limit.unit, limit.number)),
         };
@@ -171,6 +174,7 @@ impl<T: KeyItem> Limits<T> {
             unit: self.unit(),
             number: self.number.load(Ordering::Relaxed),
             policy: (policy != NO_POLICY).then(|| Policy::at(policy)),
+            share: self.share,
         }
     }
 
@@ -295,6 +299,11 @@ impl<T: KeyItem> Limits<T> {
     /// Whether there would be room for an object with this body if all others were evicted. If not, none is to be evicted for it.
     pub fn fits(&self, body: u64) -> bool {
         self.has_capacity(self.price_of_one(body, None))
+    }
+
+    /// What all objects may take together.
+    pub fn capacity(&self) -> i64 {
+        self.account.capacity()
     }
 
     /// The same for all objects that cost so much together.
@@ -497,20 +506,21 @@ impl<T: KeyItem> Limits<T> {
         (self.account.capacity() - self.capacity_of(number)).max(0)
     }
 
-    /// Fills the purse up to this amount with what is free, and by so many evictions at most, in all shards by turns. Returns false if
-    /// others are in the way, or nothing can be evicted.
+    /// Fills the purse up to this amount with what is free, and by so many evictions at most, in all shards by turns. Returns how many
+    /// evictions there were. There are fewer if others are in the way, or nothing can be evicted.
     pub fn free_up<E: InlineEngine<Item = T>>(
         &self,
         content: Leased<'_, E>,
         guard: &Guard,
         (amount, evictions): (i64, usize),
         purse: &mut Purse<'_>,
-    ) -> bool {
+    ) -> usize {
         purse.take(amount);
-        (0..evictions).all(|_| {
+        let done = (0..evictions).take_while(|_| {
             let next = purse.more_up_to(amount);
-            self.fill(content, guard, None, &[], next, purse).is_ok()
-        })
+            !purse.has(amount) && self.fill(content, guard, None, &[], next, purse).is_ok()
+        });
+        done.count()
     }
 
     /// Gives the limit this number, or lowers it by what the purse has of the difference. Returns whether it has the number. The caller

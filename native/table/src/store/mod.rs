@@ -407,6 +407,11 @@ impl Store {
         leased!(self, content => content.set_limit(guard, number, alone)).unwrap_or(Ok(()))
     }
 
+    /// Gives up so many objects, if the contents have a limit at which they evict.
+    pub fn shed(&self, guard: &Guard, objects: usize) -> usize {
+        leased!(self, content => content.shed(guard, objects)).unwrap_or(0)
+    }
+
     /// Counts objects and bytes that were added or removed. The caller holds the lock of their place.
     #[inline]
     pub fn count(&self, objects: i64, bytes: i64) {

@@ -74,6 +74,8 @@ pub enum OptionItem {
     Limit(Unit, u64),
     /// Which objects are evicted at the limit. `None`: none, so what would pass the limit is refused.
     Evict(Option<Policy>),
+    /// The percentage of its objects that the table gives up at a time when memory is short.
+    Share(u8),
     /// An option that only some engines have, except `write_concurrency`. The number is the value, or the value's place in the option's
     /// [`values`](EngineOption::values).
     OfEngine(EngineOption, u32),
@@ -100,7 +102,7 @@ pub enum Refusal {
     NoLimit,
     /// The limit of bytes leaves no room for objects.
     SmallLimit,
-    /// A policy of eviction is given for a table without a limit.
+    /// A policy of eviction, or a share, is given for a table without a limit.
     NothingEvicted,
     /// A table that was made without a time for its objects cannot have one later.
     NoTtl,
@@ -302,6 +304,7 @@ pub struct Collect {
     expiry: Option<Expiry>,
     limit: Option<(Unit, u64)>,
     evict: Option<Option<Policy>>,
+    share: Option<u8>,
     /// Options that only few tables have.
     special: Option<Box<Special>>,
 }
@@ -349,6 +352,7 @@ impl Collect {
             OptionItem::Idle(time) => self.expiry.get_or_insert_default().idle = time,
             OptionItem::Limit(unit, number) => self.limit = Some((unit, number)),
             OptionItem::Evict(policy) => self.evict = Some(policy),
+            OptionItem::Share(share) => self.share = Some(share),
             OptionItem::OfEngine(option, value) => {
                 self.special.get_or_insert_default().add(option, value);
             }
@@ -378,8 +382,14 @@ impl Collect {
             options.set(DECENTRALIZED_COUNTERS, 0);
         }
         let policy = self.evict.unwrap_or(Some(Policy::ALL[0]));
-        let limit = self.limit.map(|(unit, number)| Limit { unit, number, policy });
-        if limit.is_none() && self.evict.is_some() {
+        let share = self.share.unwrap_or(Limit::SHARE);
+        let limit = self.limit.map(|(unit, number)| Limit {
+            unit,
+            number,
+            policy,
+            share,
+        });
+        if limit.is_none() && (self.evict.is_some() || self.share.is_some()) {
             return Err(Refusal::NothingEvicted);
         }
         let leased = self.expiry.is_some() || limit.is_some();

@@ -75,6 +75,7 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
     if CURSORS.get(env, from).is_some() {
         return go_on(env, &[from, list]);
     }
+    let _relief = Relief::new();
     let guard = pin();
     let handle = find(env, &guard, from, SCAN)?;
     let work = Work {
@@ -108,7 +109,7 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
 /// limit where those of a key come together, and where the specification has the keys. `Place` is for `select_at/4`, `Table` the
 /// table's identifier; both and the cursor are `'$end_of_table'` where nothing is left, the place alone where results are.
 pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
-    let _relief = (function == atoms::match_delete() || function == atoms::select_delete()).then(Relief::new);
+    let _relief = (function != atoms::select_replace()).then(Relief::new);
     let guard = pin();
     let order = prepare(env, &guard, function, table, specification, limit)?;
     let table = order.handle.table();
@@ -160,6 +161,7 @@ pub fn is_cursor(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
 
 /// `select_at(Function, Table, Specification, Place)`: a cursor where an equal selection with a limit has been.
 pub fn select_at(env: Env, &[function, table, specification, place]: &[Term; 4]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let guard = pin();
     let order = prepare(env, &guard, function, table, specification, env.integer(1))?;
     let handle = order.handle;
@@ -291,7 +293,7 @@ pub fn next_chunk(env: Env, &[table, from, limit]: &[Term; 3]) -> Result<Term, F
 
 fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Term, Failure> {
     let cursor = CURSORS.get(env, cursor).ok_or_else(bad)?;
-    let _relief = (cursor.task.work.action == Action::Delete).then(Relief::new);
+    let _relief = (cursor.task.work.action != Action::Replace).then(Relief::new);
     let guard = pin();
     check(env, &guard, &cursor.table, (cursor.task.work.action.right(), None))?;
     let mut task = cursor.task.clone();

@@ -1,0 +1,77 @@
+//! The limit of the account of memory. An own program, because the limit is set once.
+#![cfg(not(loom))]
+
+use cats_sync::epoch::{collect, pin};
+use cats_sync::slab::{account, alloc, free, give_back_unused, Relief};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
+use std::time::Duration;
+
+const LIMIT: usize = 64 << 20;
+
+static CHANGES: AtomicUsize = AtomicUsize::new(0);
+
+/// As many blocks of a size as there is memory for. The account stays within `most`.
+fn fill(size: usize, most: usize) -> Vec<NonNull<u8>> {
+    let blocks = std::iter::from_fn(|| alloc(size).inspect(|_| assert!(account::held() <= most)));
+    blocks.collect()
+}
+
+fn free_all(blocks: Vec<NonNull<u8>>, size: usize) {
+    for block in blocks {
+        // SAFETY: allocated with this size, and nothing uses it.
+        unsafe { free(block, size) };
+    }
+}
+
+/// Waits until the account holds less than this.
+fn shrink_to(bytes: usize) {
+    while account::held() >= bytes {
+        give_back_unused(&pin());
+        collect(usize::MAX);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn nothing_passes_the_limit() {
+    account::set_limit(LIMIT, || {
+        CHANGES.fetch_add(1, SeqCst);
+    });
+    let mark = account::mark(LIMIT);
+    for size in [64, 30_000, 100_000, 3 << 20, 64] {
+        assert!(!account::is_scarce());
+        let blocks = fill(size, mark);
+        // All but a large block, the chunk that is reserved, and what the pages lose.
+        assert!(
+            blocks.len() * size + size + (12 << 20) > mark,
+            "{} of {size}",
+            blocks.len()
+        );
+        assert!(account::is_scarce() && alloc(size).is_none());
+        {
+            let _relief = Relief::new();
+            let more = fill(size, LIMIT);
+            assert!(size > LIMIT - mark || !more.is_empty(), "{size}");
+            free_all(more, size);
+        }
+        free_all(blocks, size);
+        shrink_to(12 << 20);
+    }
+    assert_eq!(CHANGES.load(SeqCst), 10);
+
+    // What is counted elsewhere leaves less room, and little is lost in the sums of threads. Meanwhile chunks may be given back.
+    let before = account::held();
+    let threads: Vec<_> = (0..4)
+        .map(|_| thread::spawn(|| (0..1000).for_each(|_| account::count(4 << 10))))
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let counted = account::held() - before;
+    assert!((4000 << 12) - counted < (4 << 16) + (8 << 20), "{counted}");
+    assert!(!account::admits(|| mark - counted));
+    account::count(LIMIT as isize);
+    assert!(!account::admits(|| 0) && account::room() == 0 && alloc(100_000).is_none());
+    account::count(-((LIMIT + (4000 << 12)) as isize));
+    assert!(account::held() <= before + (4 << 16) && account::admits(|| mark - before - (4 << 16)));
+}

@@ -207,6 +207,9 @@ limit_remark(too_many_tables) ->
 limit_remark(memory) ->
     {general, <<"cats has as much memory as its setting memory_limit allows, or the machine, or the system's limit for"
                 " the VM, has no more: delete objects or tables, bound tables by option limit, or raise that limit">>};
+limit_remark(memory_limit) ->
+    {general, <<"the call stores more at once than the setting memory_limit of cats allows for all tables: store"
+                " smaller objects or shorter lists">>};
 limit_remark(integer) ->
     {general, <<"the integer is larger than the VM allows">>};
 limit_remark(processes) ->

@@ -8,7 +8,7 @@
 -define(LIMIT, (48 bsl 20)).
 
 all() ->
-    [fills, goes_on, caches_first, shares, lists, transactions, writers, alarm, reserve, settings, unlimited,
+    [fills, goes_on, caches_first, shares, too_much, lists, transactions, writers, alarm, reserve, settings, unlimited,
      explained].
 
 in_peer(Settings, Function, Arguments) ->
@@ -137,6 +137,23 @@ shares_given_up() ->
     Sizes = [cats:info(Cache, size) || Cache <- Caches],
     ?assertMatch([10_000, 10_000, A, 0, 10_000, 10_000, B, 0] when A < 10_000 andalso B < 10_000, Sizes),
     [0, 10, 1, 100] = [cats:info(Cache, share) || Cache <- lists:sublist(Caches, 4)],
+    ok.
+
+%% What can never be stored costs the tables nothing.
+too_much(_Config) -> ok = limited(too_much_at_once, []).
+
+too_much_at_once() ->
+    Caches = [cats:new(cache, [Type, {limit, {objects, 10_000}}]) || Type <- [set, ordered_set]],
+    [cats:insert(Cache, {N, N}) || Cache <- Caches, N <- lists:seq(1, 10_000)],
+    Table = cats:new(table, []),
+    Large = binary:copy(<<1>>, ?LIMIT),
+    [begin
+         {'EXIT', {system_limit, [{cats, insert, _, Info} | _] = Stack}} = (catch cats:insert(Table, Objects)),
+         memory_limit = cats_failure:cause(Info),
+         #{general := _} = cats_failure:format_error(system_limit, Stack)
+     end || Objects <- [{key, Large}, [{1, 1}, {key, {Large, Large}}], {key, lists:seq(1, ?LIMIT div 8)}]],
+    0 = cats:info(Table, size),
+    [10_000, 10_000] = [cats:info(Cache, size) || Cache <- Caches],
     ok.
 
 %% A list is inserted as a whole, or nothing of it.

@@ -2,6 +2,7 @@
 
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
+use cats_sync::slab::account;
 use cats_table::Cause;
 
 /// The reason of a failure.
@@ -103,5 +104,8 @@ pub fn bad() -> Failure {
 /// `system_limit` for want of memory.
 #[cold]
 pub fn no_memory() -> Failure {
-    Failure::SystemLimit(atoms::memory())
+    Failure::SystemLimit(match account::asked_too_much() {
+        true => atoms::memory_limit(),
+        false => atoms::memory(),
+    })
 }

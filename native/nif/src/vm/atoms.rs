@@ -78,6 +78,7 @@ atoms! {
     match_delete = "match_delete",
     match_object = "match_object",
     memory = "memory",
+    memory_limit = "memory_limit",
     name = "name",
     named_table = "named_table",
     node = "node",

@@ -39,6 +39,8 @@ static ON_CHANGE: OnceLock<fn()> = OnceLock::new();
 thread_local! {
     /// What this thread has not added to the account yet.
     static UNADDED: Cell<isize> = const { Cell::new(0) };
+    /// The bytes for which there was no room when this thread asked last.
+    static REFUSED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Limits the account to so many bytes, at least [`LEAST_LIMIT`]. `on_change` is called whenever [`is_scarce`] changes. It is short, and
@@ -62,7 +64,14 @@ pub fn held() -> usize {
 
 /// Whether the account is near its limit.
 pub fn is_scarce() -> bool {
+    notice();
     IS_SCARCE.load(Ordering::Relaxed)
+}
+
+/// Whether this thread's last call that found no room asked for more than an empty account has. Asked once for each.
+pub fn asked_too_much() -> bool {
+    let refused = REFUSED.take();
+    limit().is_some_and(|limit| refused >= mark(limit))
 }
 
 /// How far the account may grow by the calls of this thread.
@@ -92,7 +101,11 @@ pub fn room() -> usize {
 pub fn admits(bytes: impl FnOnce() -> usize) -> bool {
     match room() {
         usize::MAX => true,
-        room => bytes() < room,
+        room => {
+            let bytes = bytes();
+            REFUSED.set(bytes);
+            bytes < room
+        }
     }
 }
 
@@ -107,9 +120,12 @@ pub(super) fn take(bytes: usize) -> bool {
         let sum = usize::try_from(held as isize).unwrap_or(0).checked_add(bytes)?;
         (sum <= bound).then(|| held.wrapping_add(bytes))
     };
-    let taken = HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+    let taken = HELD.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+    if !taken {
+        REFUSED.set(bytes);
+    }
     notice();
-    taken.is_ok()
+    taken
 }
 
 /// Takes back a block of the source.
@@ -149,7 +165,7 @@ fn add_up(bytes: isize) {
 /// Notices whether memory has become scarce.
 fn notice() {
     let Some(limit) = limit() else { return };
-    let was_scarce = is_scarce();
+    let was_scarce = IS_SCARCE.load(Ordering::Relaxed);
     let percent = if was_scarce { AMPLE } else { SCARCE };
     let is_scarce = held() >= limit / 100 * percent;
     let changed = is_scarce != was_scarce

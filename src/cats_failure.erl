@@ -14,7 +14,7 @@
 %% | `returned' | No failure: in place of the arguments is a result that looks like a failure, as a stored term may. |
 %% | `inside_transaction' | Inside that transaction's function, the error badarg. Otherwise the call is made again. |
 %% | `{not_loaded, Text}' | The library could not be loaded. The error says why. The arguments are `none'. |
-%% | `{system_limit, memory}' | Memory is made free, then the function is called again. If that is in vain, as below. |
+%% | `{system_limit, memory}' | Memory is made free, then the function is called again. In vain, it is as below. |
 %% | `{system_limit, Limit}' | The error system_limit. The limit that was met is its cause. |
 %% | `{panic, Text}' | The native function has a bug. The error has this reason. |
 %% | others | The error badarg with this cause: the one of ets (`none' if it gives none), or one of cats' own. |
@@ -28,8 +28,9 @@
 
 -export_type([failure/0]).
 
-%% So often memory is made free for one call. A table with a limit has given up nearly all of its objects then. Waiting
-%% for others, so many milliseconds, counts twice.
+%% So often memory is made free for one call. A table with a limit has given up nearly all of its objects then. A
+%% pause of so many milliseconds, while others make some free, counts ten times. If nobody is known to do so, it counts
+%% 50 times.
 -define(RELIEFS, 100).
 -define(PAUSE, 5).
 
@@ -64,7 +65,7 @@ handle(?FAILED(inside_transaction = Cause, Arguments), Function) ->
 handle(?FAILED({not_loaded, Text}, none), _Function) ->
     {raise, {cats_nif_not_loaded, Text}, none, [{error_info, #{module => ?MODULE}}]};
 handle(?FAILED({system_limit, memory}, _Arguments), relieve) ->
-    {return, none};
+    {return, undefined};
 handle(?FAILED({system_limit, memory}, _) = Failure, Function) ->
     relieved(Failure, Function, ?RELIEFS);
 handle(?FAILED({system_limit, _}, _) = Failure, _Function) ->
@@ -78,19 +79,20 @@ handle(?FAILED(Cause, Arguments), _Function) ->
 %% there then.
 relieved(?FAILED({system_limit, memory}, Arguments) = Failure, Function, Left) ->
     case Left > 0 andalso outcome(cats_nif:relieve(), relieve) of
-        {return, again} ->
-            relieved(cats_nif:dirty(Function, Arguments), Function, Left - 1);
-        {return, busy} ->
-            timer:sleep(?PAUSE),
-            relieved(cats_nif:dirty(Function, Arguments), Function, Left - 2);
-        _ ->
-            refused(Failure)
+        {return, again} -> relieved(cats_nif:dirty(Function, Arguments), Function, Left - 1);
+        {return, busy} -> paused(Function, Arguments, Left - 10);
+        {return, none} -> paused(Function, Arguments, Left - 50);
+        _ -> refused(Failure)
     end;
 relieved(?FAILED(busy, Arguments), Function, Left) ->
     erlang:yield(),
     relieved(cats_nif:dirty(Function, Arguments), Function, Left);
 relieved(Outcome, Function, _Left) ->
     outcome(Outcome, Function).
+
+paused(Function, Arguments, Left) ->
+    timer:sleep(?PAUSE),
+    relieved(cats_nif:dirty(Function, Arguments), Function, Left).
 
 refused(?FAILED({system_limit, Limit}, Arguments)) -> {raise, system_limit, Arguments, info(Limit)}.
 

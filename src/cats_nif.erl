@@ -757,8 +757,8 @@ memory() -> not_loaded().
 budget() -> not_loaded().
 
 %% @doc Makes memory free for a call that has found none within the limit. Returns `again' if there is some now, `busy'
-%% if others are about to make some, and otherwise `none'.
--spec relieve() -> outcome(again | busy | none).
+%% if others are about to make some, otherwise `none', and `undefined' without a limit.
+-spec relieve() -> outcome(again | busy | none | undefined).
 relieve() -> not_loaded().
 
 %% @doc A part of the structure of a table, see native/nif/src/calls/contention.rs. `From' is `[]', and then the last

@@ -433,6 +433,7 @@ retries(_Config) ->
     Short = {system_limit, memory},
     ?assertEqual({dirty, lookup, [t, k]}, Relieved([busy, Short, busy, Short], [again, busy])),
     ?assertMatch({error, system_limit, _}, Relieved([Short, Short], [again])),
+    ?assertMatch({error, system_limit, _}, Relieved([Short, Short, Short], [none, none])),
     ?assertMatch({error, system_limit, _},
                  Relieved([Short || _ <- lists:seq(0, 100)], [again || _ <- lists:seq(1, 100)])),
     ?assertMatch({error, {panic, text}, [{cats, lookup, [t, k], []} | _]}, Lookup([busy, {panic, text}])),
@@ -442,7 +443,7 @@ retries(_Config) ->
 made_up_nif() ->
     Functions = ["lookup(T, K) -> result(plain, lookup, [T, K]).",
                  "dirty(F, A) -> result({dirty, F, A}, dirty, A).",
-                 "relieve() -> case get(reliefs) of [] -> none; [R | Rs] -> put(reliefs, Rs), R end.",
+                 "relieve() -> case get(reliefs) of [] -> undefined; [R | Rs] -> put(reliefs, Rs), R end.",
                  "result(R, F, A) -> case get(causes) of [] -> R; [undef] -> put(causes, []),"
                  " erlang:raise(error, undef,"
                  "    [{cats_nif, F, A, []}]); [C | Cs] -> put(causes, Cs), {'$cats_failure', C, A} end."],

@@ -229,7 +229,7 @@ settings(Config) ->
      end || {Name, Value} <- [{vm_terms, "elsewhere"}, {reader_groups, "0"}, {registry, "open"}]],
     ok = call(Config, application, set_env, [[{cats, [{vm_terms, erl_nif}]}]]),
     table = call(Config, cats, new, [table, [named_table]]),
-    {_, lock_free, erl_nif} = call(Config, cats_nif, settings, []).
+    {_, lock_free, erl_nif, infinity, 0} = call(Config, cats_nif, settings, []).
 
 %% The file is read and digested in many steps. The process that takes them does not wait for busy processes in between.
 busy_processes(Config) ->

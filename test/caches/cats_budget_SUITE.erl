@@ -8,7 +8,8 @@
 -define(LIMIT, (48 bsl 20)).
 
 all() ->
-    [fills, goes_on, caches_first, shares, too_much, lists, transactions, writers, alarm, reserve, settings, unlimited,
+    [fills, goes_on, caches_first, shares, many_caches, too_much,
+     lists, transactions, writers, alarm, reserve, settings, unlimited,
      explained].
 
 in_peer(Settings, Function, Arguments) ->
@@ -47,7 +48,6 @@ kinds() ->
     [{pairs, [], fun(Table, N) -> cats:insert(Table, {N, N}) end},
      {ordered, [ordered_set], fun(Table, N) -> cats:insert(Table, {N, N}) end},
      {records, [], fun(Table, N) -> cats:insert(Table, {{key, N}, [N, {N, self()}], #{n => float(N)}}) end},
-     {bag, [bag], fun(Table, N) -> cats:insert(Table, {N div 10, N}) end},
      {equal_keys, [duplicate_bag], fun(Table, N) -> cats:insert(Table, {key, N, N}) end},
      {compressed, [compressed], fun(Table, N) -> cats:insert(Table, {N, lists:duplicate(100, {N, N})}) end},
      {binaries, [], fun(Table, N) -> cats:insert(Table, {N, binary:copy(<<N:64>>, 25)}) end},
@@ -137,6 +137,18 @@ shares_given_up() ->
     Sizes = [cats:info(Cache, size) || Cache <- Caches],
     ?assertMatch([10_000, 10_000, A, 0, 10_000, 10_000, B, 0] when A < 10_000 andalso B < 10_000, Sizes),
     [0, 10, 1, 100] = [cats:info(Cache, share) || Cache <- lists:sublist(Caches, 4)],
+    ok.
+
+%% Tables count, and what a cache has beside its objects.
+many_caches(_Config) ->
+    [ok = limited(many_caches_of, [Options]) || Options <- [[], [{share, 0}], [ordered_set], [{ttl, 1000_000}]]].
+
+many_caches_of(Options) ->
+    Caches = fill(fun(_) ->
+                          Cache = cats:new(c, [{limit, {objects, 100_000}} | Options]),
+                          [cats:insert(Cache, {I, I}) || I <- lists:seq(1, 20)]
+                  end),
+    true = Caches > 500,
     ok.
 
 %% What can never be stored costs the tables nothing.

@@ -34,8 +34,10 @@ functions(_Config) ->
     %% What this OTP may not have yet, and what is not in ets.
     Newer = [{first_lookup, 1}, {last_lookup, 1}, {lookup_element, 4}, {next_lookup, 2}, {prev_lookup, 2},
              {update_element, 4}],
-    Own = [{add, 3}, {claim, 1}, {contention, 1}, {contention, 2}, {count, 2}, {count, 3}, {delete_many, 2}, {fetch, 3},
-           {fetch, 4}, {fetch_many, 3}, {fetch_many, 4}, {engines, 0}, {from_ets, 2}, {garbage, 0}, {insert, 3},
+    Own = [{add, 3}, {budget, 0},
+           {claim, 1}, {contention, 1}, {contention, 2}, {count, 2}, {count, 3},
+           {delete_many, 2}, {fetch, 3}, {fetch, 4},
+           {fetch_many, 3}, {fetch_many, 4}, {engines, 0}, {from_ets, 2}, {garbage, 0}, {insert, 3},
            {insert_many, 2}, {insert_new, 3},
            {lookup_elements, 3}, {lookup_many, 2}, {memory, 0}, {nth, 2}, {range, 3}, {range, 4}, {rank, 2},
            {removed, 1}, {replace, 3},

@@ -4,6 +4,7 @@ use super::expiry::lifetime;
 use super::notices;
 use super::*;
 use crate::entry::settings::reader_groups;
+use cats_sync::slab::account;
 use cats_sync::{probe_lazy, trace};
 use cats_table::{
     pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, Lifetime, OptionItem, Policy,
@@ -36,6 +37,9 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     }
     if !reaper::start() {
         return Err(Failure::SystemLimit(atoms::thread()));
+    }
+    if account::is_spent() {
+        return Err(no_memory());
     }
     let request = collect.finish(groups);
     let request = request.map_err(|refusal| refused(env, refusal))?;

@@ -2,6 +2,7 @@
 
 use super::host::Vm;
 use super::*;
+use crate::entry::settings::reader_groups;
 use cats_sync::facade::{AtomicBool, Ordering};
 use cats_sync::slab::{account, give_back_unused};
 use cats_table::garbage::Left;
@@ -18,19 +19,20 @@ const TABLES_AT_ONCE: usize = 100;
 /// How long garbage is cleared away for a call.
 const SLICE: Duration = Duration::from_millis(2);
 
-/// `{Limit, Held}` in bytes. Without a limit, that is `infinity`.
+/// `{Limit, Held}` in bytes. Without a limit, that is `infinity`. Needs the settings.
 pub fn budget(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    reader_groups().ok_or(Failure::NoSettings)?;
     let limit = account::limit().map_or(atoms::infinity(), |limit| env.unsigned(limit as u64));
     Ok(env.tuple(&[limit, env.unsigned(account::held() as u64)]))
 }
 
 /// Makes memory free for a call that has found none within the limit. Chunks that are not used go back first, then each table with a limit
-/// gives up its share, and garbage is cleared away. Returns `again` if there is some now, `busy` if others are about to make some, and
-/// otherwise `none`. One caller at a time does so. Not on a scheduler.
+/// gives up its share, and garbage is cleared away. Returns `again` if there is some now, `busy` if others are about to make some,
+/// otherwise `none`, and `undefined` without a limit. One caller at a time does so. Not on a scheduler.
 pub fn relieve(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     static RELIEVING: Mutex<()> = Mutex::new(());
     if account::limit().is_none() {
-        return Ok(atoms::none());
+        return Ok(atoms::undefined());
     }
     check_unlimited()?;
     let _relieving = match RELIEVING.try_lock() {

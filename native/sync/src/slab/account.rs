@@ -109,6 +109,12 @@ pub fn admits(bytes: impl FnOnce() -> usize) -> bool {
     }
 }
 
+/// Whether half of what is kept above the mark is taken, too. Calls that take other memory than the source's are refused then.
+#[inline]
+pub fn is_spent() -> bool {
+    limit().is_some_and(|limit| held() > limit - (limit - mark(limit)) / 2)
+}
+
 /// Adds a block of the source. False if the limit has no room for it.
 pub(super) fn take(bytes: usize) -> bool {
     if limit().is_none() {

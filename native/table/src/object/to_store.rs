@@ -6,7 +6,7 @@ use crate::object::packed;
 use crate::object::schema::Probe;
 use crate::object::{ADDRESS_BITS, SINGLE};
 use cats_sync::epoch::{self, Guard};
-use cats_sync::slab;
+use cats_sync::slab::{self, account};
 use cats_term::lease::{Lease, Request, NEVER};
 use cats_term::{block_weight, is_immediate, Block, BlockRef, Short, TermRef};
 use std::mem::ManuallyDrop;
@@ -211,6 +211,10 @@ impl<'a> Object<'a> {
 
     /// The object's body in a table with leases. `None` when memory is exhausted.
     pub fn into_leased_body(self, request: Request, layout: Layout, guard: &Guard) -> Option<u64> {
+        // What finds the object when it is to end is no memory of the slab, and is not refused later.
+        if account::is_spent() {
+            return None;
+        }
         let (lease, end) = (Lease::of_request(request), own_end(request, layout));
         let block = match self.block {
             // SAFETY: this value owns the block.

@@ -932,7 +932,7 @@ fn a_view_shows_the_entries_that_are_wanted_in_their_stretches() {
     }
 }
 
-/// The leaf that writers change all the time is the one that people want to see.
+/// The leaf that writers change all the time is the one that people want to see. Its entry may move to a leaf that is read later.
 #[test]
 fn a_view_shows_the_entries_of_a_leaf_that_writers_change() {
     let map = Map(Ca::new(TestSchema));
@@ -954,9 +954,9 @@ fn a_view_shows_the_entries_of_a_leaf_that_writers_change() {
             let end = map.0.view(&guard, None, (usize::MAX, 1000), Some(&is_wanted), |sight| {
                 found += usize::from(matches!(sight, Sight::Entry(_)));
             });
-            if end.is_ok() && found != 1 {
+            if end.is_ok() && found == 0 {
                 done.store(true, Relaxed);
-                panic!("found {found} entries");
+                panic!("found no entry");
             }
         }
         done.store(true, Relaxed);

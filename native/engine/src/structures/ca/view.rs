@@ -46,7 +46,7 @@ impl<S: OrderedSchema> Ca<S> {
     ///
     /// Also shows all entries that are `wanted`, by their hashes. Fails only if a leaf that may have one is locked for too long.
     ///
-    /// The stretches are of no one instant.
+    /// The stretches are of no one instant. An entry that moves to another leaf meanwhile may be shown twice.
     pub fn view<'g>(
         &self,
         _guard: &'g Guard,

@@ -48,6 +48,7 @@ kinds() ->
     [{pairs, [], fun(Table, N) -> cats:insert(Table, {N, N}) end},
      {ordered, [ordered_set], fun(Table, N) -> cats:insert(Table, {N, N}) end},
      {records, [], fun(Table, N) -> cats:insert(Table, {{key, N}, [N, {N, self()}], #{n => float(N)}}) end},
+     {bag, [bag], fun(Table, N) -> cats:insert(Table, {N div 10, N}) end},
      {equal_keys, [duplicate_bag], fun(Table, N) -> cats:insert(Table, {key, N, N}) end},
      {compressed, [compressed], fun(Table, N) -> cats:insert(Table, {N, lists:duplicate(100, {N, N})}) end},
      {binaries, [], fun(Table, N) -> cats:insert(Table, {N, binary:copy(<<N:64>>, 25)}) end},

@@ -37,17 +37,27 @@ pub fn set_source() {
 
 /// Runs `f` while there is no memory of any size.
 fn without_memory(f: impl FnOnce()) {
+    with_blocks_of(0, f);
+}
+
+/// Runs `f` while there is no memory but blocks of this size, which have been used before.
+fn with_blocks_of(left: usize, f: impl FnOnce()) {
     EXHAUSTED.store(true, SeqCst);
     let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
     for size in (8..=LARGEST).rev().step_by(8) {
         blocks.extend(std::iter::from_fn(|| slab::alloc(size).map(|block| (block, size))));
     }
+    let free = |blocks: Vec<(NonNull<u8>, usize)>| {
+        for (block, size) in blocks {
+            // SAFETY: the block was allocated above with this size.
+            unsafe { slab::free(block, size) };
+        }
+    };
+    let (left, others) = blocks.into_iter().partition(|(_, size)| *size == left);
+    free(left);
     f();
     EXHAUSTED.store(false, SeqCst);
-    for (block, size) in blocks {
-        // SAFETY: the block was allocated above with this size.
-        unsafe { slab::free(block, size) };
-    }
+    free(others);
 }
 
 #[test]
@@ -95,6 +105,44 @@ fn a_list_that_fails_half_way_is_counted() {
     assert!(found > 0);
     assert_eq!(handle.size(), found);
     registry.delete(&world, handle).unwrap();
+}
+
+/// How many blocks of a size there are, up to this number.
+fn blocks_of(size: usize, most: usize) -> usize {
+    let blocks: Vec<_> = std::iter::from_fn(|| slab::alloc(size)).take(most).collect();
+    for block in &blocks {
+        // SAFETY: the block was allocated above with this size.
+        unsafe { slab::free(*block, size) };
+    }
+    blocks.len()
+}
+
+/// The second object of a key needs a group and a chunk of it. Where only one of both has memory, that is given back once.
+#[test]
+fn a_group_is_made_with_memory_or_not_at_all() {
+    let _turn = turn();
+    let (registry, world) = (registry(), World::default());
+    for kind in [Kind::Bag, Kind::DuplicateBag] {
+        let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+        let guard = epoch::pin();
+        let handle = table.by_identifier(&guard);
+        let number = |number: i64| small(number).unwrap();
+        let insert = |value| handle.insert(Object::flat(&[number(1), number(value)]));
+        insert(1).unwrap();
+        let before = contents(handle);
+        // Each size is a class of its own, up to this one.
+        for size in (16..=256).step_by(8) {
+            with_blocks_of(size, || {
+                let all = blocks_of(size, usize::MAX);
+                assert_eq!(insert(2), Err(Failure::NoMemory), "{size}");
+                assert_eq!(blocks_of(size, 2 * all), all, "{size}");
+            });
+            assert_eq!(contents(handle), before);
+        }
+        insert(2).unwrap();
+        assert_eq!(handle.size(), 2);
+        registry.delete(&world, handle).unwrap();
+    }
 }
 
 /// Calls that give memory back take what they need from a reserve.

@@ -186,23 +186,24 @@ pub fn batches() -> usize {
 
 impl Batch {
     fn new(items: usize, hides: bool) -> *mut Batch {
-        #[cfg(feature = "selftest")]
-        BATCHES.fetch_add(1, Ordering::Relaxed);
         let slot = || Slot {
             held: AtomicPtr::new(null_mut()),
             weight: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
         };
-        let batch = Own::new(Batch {
+        let slots = slab::needed(Own::slice(items, slot));
+        let batch = slab::needed(Own::new_with(|| Batch {
             // SAFETY: no precondition.
             env: unsafe { enif_alloc_env() },
             state: AtomicU64::new(OPEN),
             hides,
             added: AtomicUsize::new(0),
             weight: AtomicUsize::new(0),
-            slots: slab::needed(Own::slice(items, slot)),
-        });
-        slab::needed(batch).into_raw()
+            slots,
+        }));
+        #[cfg(feature = "selftest")]
+        BATCHES.fetch_add(1, Ordering::Relaxed);
+        batch.into_raw()
     }
 
     /// Copies a term into the batch and relocates its words; the result is the address of a binary's bytes, and whether the batch is
@@ -320,11 +321,11 @@ pub fn retain(held: &HeldTerm, class: Class, bytes: Option<&[u8]>) -> *const u8 
             None => unsafe { bytes::bytes(Term(held.term()), class) },
         },
     };
+    let (address, full) = match weight {
+        Some(ALONE) => (add_alone(held, size, hides, bytes), None),
+        _ => add_to_current(held, size, hides, bytes),
+    };
     account::count(size.bytes as isize);
-    if weight == Some(ALONE) {
-        return add_alone(held, size, hides, bytes);
-    }
-    let (address, full) = add_to_current(held, size, hides, bytes);
     if let Some(full) = full {
         close(full);
     }

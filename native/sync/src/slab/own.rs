@@ -20,11 +20,16 @@ fn allocate<T>(count: usize) -> Option<NonNull<T>> {
 }
 
 impl<T> Own<T> {
-    /// Puts the value into memory of its own. `None` when memory is exhausted.
+    /// Puts the value into memory of its own. When memory is exhausted, drops the value and returns `None`.
     pub fn new(value: T) -> Option<Self> {
+        Self::new_with(|| value)
+    }
+
+    /// The same of a value that is made when there is memory for it. If it is not made, what it would own is still the caller's.
+    pub fn new_with(make: impl FnOnce() -> T) -> Option<Self> {
         let at = allocate::<T>(1)?;
         // SAFETY: new, large enough and aligned.
-        unsafe { at.write(value) };
+        unsafe { at.write(make()) };
         Some(Self(at))
     }
 

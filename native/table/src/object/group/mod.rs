@@ -120,7 +120,8 @@ impl Group {
     /// A group with this chunk, which has so many objects of so many bytes. When memory is exhausted, frees the chunk.
     #[inline]
     fn of_chunk(chunk: Chunk, count: usize, bytes: usize) -> Option<Own<Group>> {
-        let group = Own::new(Group {
+        // A group owns its objects and chunks. One that is made and dropped would free them, and the objects are the caller's.
+        let group = Own::new_with(|| Group {
             head: AtomicPtr::new(chunk.address()),
             count: AtomicUsize::new(count),
             writer: UnsafeCell::new(Writer {

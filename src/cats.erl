@@ -825,8 +825,8 @@ memory() ->
     ?RESULT(cats_nif:memory()).
 
 %% @doc Returns what the whole library holds, and what it may hold by the setting `memory_limit', in bytes. `held' is
-%% more than {@link memory/0}: it has all that was taken from the VM and the system for tables, with what is free for
-%% more objects and what waits to be freed, and the binaries outside of tables that their objects refer to.
+%% more than {@link memory/0}. It has all that was taken from the VM and the system for tables. Part of it is free for
+%% more objects, or waits to be freed. With a limit it also has the binaries outside of tables that objects refer to.
 %%
 %% A call that would pass the limit has memory made free first: each table with option `limit' gives up its `share',
 %% again and again. If that is not enough, the call fails with `system_limit', and has changed nothing. Functions that

@@ -461,22 +461,20 @@ true = Full.size() <= 50
 {1002, \"text\"} = {Timeless.size(), Timeless.get(:forever)}
 
 # What has an own time in a cache with idle, or with a limit only.
-:ok = Idle.clear()
-:ok = Idle.put(:own, 1, ttl: 90_000)
-:ok = Idle.put(:none, 2)
-:ok = Idle.dump(path)
-:ok = Idle.clear()
-:ok = Idle.load(path)
+again = fn cache ->
+  :ok = cache.clear()
+  :ok = cache.put(:own, 1, ttl: 90_000)
+  :ok = cache.put(:none, 2)
+  :ok = cache.dump(path)
+  :ok = cache.clear()
+  :ok = cache.load(path)
+end
+:ok = again.(Idle)
 [own: 1, none: 2] = for key <- [:own, :none], do: {key, Idle.get(key)}
 {60_000, {left, most}} = {:cats.info(Idle, :idle), :cats_nif.times(Idle, :own)}
 true = left <= 60_000 and most > 60_000 and most <= 90_000
 {_, :infinity} = :cats_nif.times(Idle, :none)
-:ok = Limited.clear()
-:ok = Limited.put(:own, 1, ttl: 90_000)
-:ok = Limited.put(:none, 2)
-:ok = Limited.dump(path)
-:ok = Limited.clear()
-:ok = Limited.load(path)
+:ok = again.(Limited)
 {true, :infinity} = {Limited.ttl(:own) <= 90_000, Limited.ttl(:none)}
 
 # What expires after the dump, on a clock that goes by itself.

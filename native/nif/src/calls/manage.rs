@@ -3,7 +3,7 @@
 use super::expiry::lifetime;
 use super::notices;
 use super::*;
-use crate::entry::settings::reader_groups;
+use crate::entry::settings;
 use cats_sync::slab::account;
 use cats_sync::{probe_lazy, trace};
 use cats_table::{
@@ -13,12 +13,17 @@ use cats_table::{
 use std::ffi::CString;
 use std::sync::Arc;
 
+/// The most reader groups of one lock. Fails before the settings have been passed.
+pub(super) fn reader_groups() -> Result<usize, Failure> {
+    settings::reader_groups().ok_or(Failure::NoSettings)
+}
+
 pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     if !env.is_atom(name) || !(options.0 == NIL || env.is_list(options)) {
         return Err(bad());
     }
     // First, as they say how the terms of the options are read.
-    let groups = reader_groups().ok_or(Failure::NoSettings)?;
+    let groups = reader_groups()?;
     let mut collect = Collect::default();
     let (mut heir, mut receiver) = (None, None);
     let mut rest = options;

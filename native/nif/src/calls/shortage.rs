@@ -1,8 +1,8 @@
 //! `budget/0` and `relieve/0`: the limit of the library's memory, and what is done when a call finds no memory within it.
 
 use super::host::Vm;
+use super::manage::reader_groups;
 use super::*;
-use crate::entry::settings::reader_groups;
 use cats_sync::facade::{AtomicBool, Ordering};
 use cats_sync::slab::{account, give_back_unused};
 use cats_table::garbage::Left;
@@ -21,7 +21,7 @@ const SLICE: Duration = Duration::from_millis(2);
 
 /// `{Limit, Held}` in bytes. Without a limit, that is `infinity`. Needs the settings.
 pub fn budget(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
-    reader_groups().ok_or(Failure::NoSettings)?;
+    reader_groups()?;
     let limit = account::limit().map_or(atoms::infinity(), |limit| env.unsigned(limit as u64));
     Ok(env.tuple(&[limit, env.unsigned(account::held() as u64)]))
 }
@@ -44,10 +44,12 @@ pub fn relieve(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     let gave_back = give_back_unused(&pin());
     let shed = shed(env)?;
     let left = registry().reap(&Vm(env), SLICE);
-    Ok(match gave_back || left != Left::Nothing {
-        _ if shed > 0 => atoms::again(),
-        true => atoms::busy(),
-        false => atoms::none(),
+    Ok(if shed > 0 {
+        atoms::again()
+    } else if gave_back || left != Left::Nothing {
+        atoms::busy()
+    } else {
+        atoms::none()
     })
 }
 

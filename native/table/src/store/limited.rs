@@ -301,14 +301,14 @@ impl<T: KeyItem> Limits<T> {
         self.has_capacity(self.price_of_one(body, None))
     }
 
+    /// The same for all objects that cost so much together.
+    pub fn has_capacity(&self, cost: i64) -> bool {
+        cost <= self.capacity()
+    }
+
     /// What all objects may take together.
     pub fn capacity(&self) -> i64 {
         self.account.capacity()
-    }
-
-    /// The same for all objects that cost so much together.
-    pub fn has_capacity(&self, cost: i64) -> bool {
-        cost <= self.account.capacity()
     }
 
     /// What the buckets of a `hash` may take, if bytes are limited.

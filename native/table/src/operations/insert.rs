@@ -290,7 +290,7 @@ impl Handle<'_> {
             }
         }
         let all = incoming.len();
-        if all > 1 {
+        if all > 1 && self.evicts() {
             let probes: SmallVec<[_; STACK_OBJECTS]> = incoming.iter().map(Incoming::stable_probe).collect();
             let planned = |i: usize| Planned::Put(incoming[i].body());
             if let Err(busy) = store.make_room_for(self.guard, &probes, planned) {

@@ -130,9 +130,9 @@ pub(crate) fn last_of_keys(probes: &[&Probe<'static>], ordered: bool) -> Vec<boo
     let mut sorted: Vec<usize> = (0..probes.len()).collect();
     // Keys that are exactly equal are equal in the order of terms, too.
     sorted.sort_by(|a, b| compare(term(a), term(b)));
-    let mut lasting = vec![false; probes.len()];
+    let (mut lasting, mut found) = (vec![false; probes.len()], Vec::<usize>::new());
     for equals in sorted.chunk_by(|a, b| compare(term(a), term(b)).is_eq()) {
-        let mut found: Vec<usize> = Vec::new();
+        found.clear();
         for i in equals.iter().rev() {
             if !found.iter().any(|later| ordered || equal(term(i), term(later))) {
                 found.push(*i);

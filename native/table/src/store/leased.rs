@@ -296,10 +296,10 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
             return Ok(());
         }
         let lasting = lasting.get_or_insert_with(|| last_of_keys(probes, E::ORDERED));
-        let mut prices = (0, 0);
+        let (mut prices, now) = ((0, 0), clock::now());
         for i in (0..probes.len()).filter(|i| lasting[*i]) {
             let old = self.owner.engine.read(guard, probes[i], |entry| entry)?;
-            if planned(i).is_refused(old, clock::now()) {
+            if planned(i).is_refused(old, now) {
                 return Ok(());
             }
             prices.0 += limits.price_of(planned(i), old);

@@ -9,7 +9,7 @@
          calls_after_growth/1, dropped_ones_give_memory_back/1, folds_read_many/1, numbers_are_kept/1]).
 -export([refusals/1, description/1, sequential_model/1, long_walks/1, source_goes/1, collected/1, deleted/1, limit/1,
          large_entries/1, taker_dies/1, bank/1, mirrored/1, counters/1, exact_size/1, emptied_meanwhile/1,
-         waits_for_writers/1, not_mixed/1, reads_of_old_ones_count/1]).
+         waits_for_writers/1, not_mixed/1, reads_of_old_ones_count/1, the_oldest_of_many/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -18,7 +18,7 @@ all() ->
     [memory_of_all, refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit,
      large_entries, taker_dies, bank, mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed,
      a_taker_that_does_not_run, takers_of_all_priorities, released_ones_are_merged, calls_after_growth,
-     dropped_ones_give_memory_back, folds_read_many, numbers_are_kept, reads_of_old_ones_count].
+     dropped_ones_give_memory_back, folds_read_many, numbers_are_kept, reads_of_old_ones_count, the_oldest_of_many].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -953,5 +953,25 @@ reads_of_old_ones_count(_Config) ->
                           fun(Snapshot) -> true = cats:member(Snapshot, 7) end,
                           fun(Snapshot) -> cats:next(Snapshot, 7) end,
                           fun(Snapshot) -> [[_], [_]] = cats:lookup_many(Snapshot, [7, 8]) end]],
+         true = cats:delete(Table)
+     end || Type <- [set, ordered_set]].
+
+%% No scheduler searches thousands of newer snapshots for one answer.
+the_oldest_of_many(_Config) ->
+    [begin
+         Table = cats:new(t, [Type]),
+         true = cats:insert(Table, [{Key, 0} || Key <- lists:seq(1, 100)]),
+         Snapshots = [cats:snapshot(Table) || _ <- lists:seq(1, 3000)],
+         true = cats:insert(Table, {7, 1}),
+         First = cats:first(Table),
+         [begin
+              ?assertEqual({Type, Function, Expected},
+                           {Type, Function, apply(cats, Function, [hd(Snapshots) | Arguments])}),
+              ?assertMatch({_, _, ?FAILED(dirty, _)},
+                           {Type, Function, apply(cats_nif, Function, [hd(Snapshots) | Arguments])}),
+              ?assertNotMatch({_, _, ?FAILED(dirty, _)},
+                              {Type, Function, apply(cats_nif, Function, [lists:nth(2000, Snapshots) | Arguments])})
+          end || {Function, Arguments, Expected} <- [{lookup, [7], [{7, 0}]}, {member, [7], true}, {first, [], First},
+                                                     {next, [7], cats:next(Table, 7)}, {slot, [3], cats:slot(hd(Snapshots), 3)}]],
          true = cats:delete(Table)
      end || Type <- [set, ordered_set]].

@@ -6,7 +6,7 @@
 use crate::object::copy::stable;
 use crate::object::schema::{exact_order, stored_key, Probe};
 use crate::object::ObjectRef;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, NODES};
 use crate::store::engine::DefaultEngine;
 use crate::store::other::Expand;
 use cats_engine::{behind_place, place_of, Entry, Range};
@@ -109,9 +109,6 @@ const MANY_KEPT: usize = 2048;
 
 /// To search so many nodes is as much work as to look at an entry.
 const NODES_OF_AN_ENTRY: usize = 2;
-
-/// A call that looks up several keys searches so many nodes for them.
-const SEARCHED: usize = 2000;
 
 /// Up to this number of nodes need no allocation.
 const FEW_NODES: usize = 8;
@@ -292,12 +289,12 @@ impl Snapshot {
 
     /// How many keys are looked up at once, of `most` at most. Each may be searched for in all nodes.
     pub fn keys_at_once(&self, guard: &Guard, most: usize) -> usize {
-        most.min(SEARCHED / self.nodes(guard)).max(1)
+        most.min(NODES.0 / self.nodes(guard)).max(1)
     }
 
-    /// The number of nodes from this snapshot's to the newest.
+    /// The number of nodes from this snapshot's to the newest, as far as a scheduler may search them.
     pub fn nodes(&self, guard: &Guard) -> usize {
-        self.copies(guard).count()
+        self.copies(guard).take(NODES.0).count()
     }
 
     /// What the nodes have kept, from the newest to this snapshot's. In this order, what is found in a node is right unless an older one has

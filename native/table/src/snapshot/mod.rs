@@ -32,6 +32,8 @@ use std::sync::Arc;
 
 /// The entries and nodes that a scheduler looks at to find an entry that is not hidden.
 const PASSED: Budget = Budget(5000);
+/// The nodes that a scheduler searches at once.
+const NODES: Budget = Budget(2000);
 /// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
 const FIRST_ENTRIES: usize = 4;
 const MOST_ENTRIES: usize = 512;
@@ -102,7 +104,7 @@ impl Snapshot {
         self.node.live(guard).and_then(Store::default_engine).ok_or(Busy)
     }
 
-    /// What the nodes have kept, from this snapshot's to the newest.
+    /// What the nodes have kept, from this snapshot's to the newest. On a scheduler, of [`NODES`] at most.
     ///
     /// An older node hides a newer one. While somebody goes through the nodes, the instant of a newer one may pass. Then a key may be kept in
     /// an older one, after that was looked at, and again in the newer one. So a key that was found in a newer node is right only if the older
@@ -110,8 +112,13 @@ impl Snapshot {
     fn copies<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = Result<DefaultEngine<'g>, Busy>> {
         // SAFETY: the snapshot's node lives as long as this value, which is retired through the epoch.
         let own: &'g Node = unsafe { &*Arc::as_ptr(&self.node) };
-        let copies = |node: &'g Node| node.copies(guard).and_then(Store::default_engine).ok_or(Busy);
-        std::iter::successors(Some(own), |node| node.newer(guard)).map(copies)
+        let copies = |(number, node): (usize, &'g Node)| match NODES.admits(number) {
+            true => node.copies(guard).and_then(Store::default_engine).ok_or(Busy),
+            false => Err(failure::too_long()),
+        };
+        std::iter::successors(Some(own), |node| node.newer(guard))
+            .enumerate()
+            .map(copies)
     }
 
     /// What was kept of a key.

@@ -5,6 +5,7 @@
 //! `make bench-native`: some 8 minutes; with `QUICK=1` some 2, on fewer keys. `FILTER=text` measures the rows whose name has it.
 
 use cats_bench::immediates::Immediates;
+use cats_bench::split_ordered_list::SplitOrderedList;
 use cats_engine::ca::Ca;
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName};
 use cats_engine::hash::Hash;
@@ -156,6 +157,14 @@ peer!(scc::TreeIndex<u64, u64>, self, key, self.insert_sync(key, key), self.peek
 peer!(crossbeam_skiplist::SkipMap<u64, u64>, self, key, self.insert(key, key), self.get(&key).is_some(),
     self.remove(&key));
 peer!(
+    SplitOrderedList,
+    self,
+    key,
+    self.insert(key, key),
+    self.lookup(key).is_some(),
+    self.delete(key)
+);
+peer!(
     congee::U64Congee<usize>,
     self,
     key,
@@ -248,6 +257,7 @@ fn rows() -> Vec<Row> {
     row!("scc HashMap", "-", scc::HashMap::<u64, u64>::new());
     row!("scc TreeIndex", "-", scc::TreeIndex::<u64, u64>::new());
     row!("crossbeam SkipMap", "-", crossbeam_skiplist::SkipMap::<u64, u64>::new());
+    row!("split_ordered_list", "-", SplitOrderedList::default());
     row!("congee", "-", congee::U64Congee::<usize>::default());
     rows
 }

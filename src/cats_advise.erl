@@ -1,15 +1,16 @@
 %% @doc Advice on tables.
 %%
 %% {@link node/2} watches the tables of `ets' in a running node, and says which of them cats would serve better.
+%% {@link measure/1} tries what was seen there on this machine, and takes back advice that does not hold there.
 %% {@link workload/1} tries a workload on all kinds of tables that could serve it.
 -module(cats_advise).
--export([node/2, json/1, workload/1]).
--export_type([advice/0, spec/0, operation/0, shape/0, trial/0]).
+-export([node/2, measure/1, json/1, page/1, workload/1]).
+-export_type([advice/0, measured/0, spec/0, operation/0, shape/0, trial/0]).
 
 -type advice() :: #{table := term(), advice := stay | transform | cache, why := unicode:chardata(),
                     expect := [unicode:chardata()], differs := [unicode:chardata()],
                     calls := #{Function :: atom() => pos_integer()}, callers := non_neg_integer(),
-                    owner := map(), samples := [map()], atom() => term()}.
+                    owner := map(), samples := [map()], measured => measured(), atom() => term()}.
 %% A table that was watched, with what `ets:info/1' says of it.
 %%
 %% <ul>
@@ -21,6 +22,10 @@
 %%     node.</li>
 %% <li>`before': the size at the beginning.</li>
 %% </ul>
+-type measured() :: #{ratio := float(), low := float(), high := float(), mix := #{Function :: atom() => 0..100},
+                      percent := 0..100, objects := pos_integer(), processes := pos_integer()}.
+%% What {@link measure/1} found of a table: how many times as fast cats was, the median and the quarter points of the
+%% rounds. `mix' are the calls in percent, and `percent' tells how many of the seen calls are in it.
 -type operation() :: lookup | member | delete | take | next | prev | insert | insert_new
                    | {lookup_element | update_element | update_counter, Position :: pos_integer()}
                    | fun((ets | cats, cats:table(), Key :: term()) -> term()).
@@ -49,6 +54,9 @@
 %% Milliseconds for each question to a node.
 -define(PATIENCE, 5000).
 -define(SHOWN, 30).
+-define(MEASURED, 10).
+%% Bytes from which on a table is shown even if no call was seen.
+-define(LARGE, 10_000_000).
 
 %% @doc Watches the tables of `ets' in a node for so many seconds. Prints what they are, what is called on them and
 %% what would serve them, and returns it. The tables with most calls come first, those of Erlang/OTP last.
@@ -97,6 +105,35 @@ ask(Node, Module, Function, Arguments) ->
     catch error:{erpc, Reason} -> error({cannot_watch, Node, Reason})
     end.
 
+%% @doc Measures what {@link node/2} has seen: for each table for which it advises cats, the same calls on objects of the
+%% same shapes, on `ets' and on cats. Prints and returns the advice. A table stays with `ets' if a quarter of the rounds were not faster on cats.
+%%
+%% It measures in this node, with as many processes as were seen, for one second or a few a table, and the ten tables
+%% with most calls. So call it on the same kind of machine, but not in a node that is busy. Calls whose time depends on
+%% their patterns, funs or lists are left out. Keys are drawn uniformly.
+-spec measure([advice()]) -> [advice()].
+measure(Advice) ->
+    is_advice(Advice) orelse error({bad_advice, Advice}),
+    measured(Advice, ?MEASURED).
+
+%% Of so many tables at most.
+measured([#{advice := stay} = Table | Advice], Most) -> [Table | measured(Advice, Most)];
+measured([Table | Advice], Most) when Most > 0 ->
+    case cats_advise_measure:measured(Table) of
+        none ->
+            [Table | measured(Advice, Most)];
+        Measured ->
+            Judged = cats_advise_judge:advice(Table#{measured => Measured}),
+            #{name := Name, advice := Advised, why := Why, expect := Expect} = Judged,
+            io:format("~tw: ~s. ~ts~n", [Name, said(Advised), hd(Expect ++ [Why])]),
+            [Judged | measured(Advice, Most - 1)]
+    end;
+measured(Advice, _) ->
+    Advice.
+
+is_advice(Advice) ->
+    is_list(Advice) andalso lists:all(fun(Each) -> is_map(Each) andalso is_map_key(advice, Each) end, Advice).
+
 watch(Node, Seconds, Known) ->
     Known orelse send(Node),
     Pid = ask(Node, ?WATCH, start, [self(), Seconds, not Known]),
@@ -116,8 +153,8 @@ send(Node) ->
 rank(#{owner := #{otp := Otp}, calls := Calls, memory := Words}) ->
     {Otp, -lists:sum(maps:values(Calls)), -Words}.
 
-%% @doc The same as JSON, an array with an object for each table. Raises the error `{bad_advice, Advice}' for anything
-%% but the result of {@link node/2}.
+%% @doc The advice as JSON, an array with an object for each table. Raises the error `{bad_advice, Advice}' for anything
+%% but the result of {@link node/2} or {@link measure/1}.
 -spec json([advice()]) -> iodata().
 json(Advice) ->
     try [maps:map(fun(_, Value) -> value(Value) end, Each) || Each <- Advice] of
@@ -125,6 +162,12 @@ json(Advice) ->
     catch
         error:{Reason, _} when Reason =:= bad_generator; Reason =:= badmap -> error({bad_advice, Advice})
     end.
+
+%% @doc The advice as a page for a browser, which needs nothing else.
+-spec page([advice()]) -> unicode:chardata().
+page(Advice) ->
+    is_advice(Advice) orelse error({bad_advice, Advice}),
+    cats_advise_page:page(Advice).
 
 value(Value) when is_integer(Value); is_float(Value); is_boolean(Value) -> Value;
 value(undefined) -> null;
@@ -138,10 +181,20 @@ value(Term) -> io_lib:format("~0tp", [Term]).
 
 print(Node, #{number := Number, calls := Calls, windows := Windows}, Advice) ->
     io:format("~s: ~b tables, ~b calls seen in ~b moments~n", [Node, Number, Calls, Windows]),
-    {Otp, Own} = lists:partition(fun(#{owner := #{otp := Otp}}) -> Otp end, Advice),
-    lists:foreach(fun print/1, lists:sublist(Own, ?SHOWN)),
-    [io:format("~nand ~b more tables~n", [length(Own) - ?SHOWN]) || length(Own) > ?SHOWN],
+    {Otp, Own} = lists:partition(fun(#{owner := #{otp := Is}}) -> Is end, Advice),
+    {Shown, Others} = lists:partition(fun is_shown/1, Own),
+    lists:foreach(fun print/1, lists:sublist(Shown, ?SHOWN)),
+    [io:format("~nand ~b more tables~n", [length(Shown) - ?SHOWN]) || length(Shown) > ?SHOWN],
+    [io:format("~n~b more tables stay with ets, as they are small and few calls were seen: ~ts~n",
+               [length(Others), lists:join(", ", [io_lib:format("~tw", [Name]) || #{name := Name} <- Others])])
+     || Others =/= []],
     io:format("~n~b tables belong to Erlang/OTP. They stay.~n", [length(Otp)]).
+
+%% Not those of which there is nothing to say.
+is_shown(#{advice := stay, calls := Calls, memory := Words}) ->
+    map_size(Calls) > 0 orelse Words * erlang:system_info(wordsize) >= ?LARGE;
+is_shown(_) ->
+    true.
 
 print(#{name := Name, table := Table, type := Type, protection := Protection, size := Size, before := Before,
         memory := Words, owner := #{pid := Pid, name := Registered, application := Application}, calls := Calls,

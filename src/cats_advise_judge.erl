@@ -23,13 +23,16 @@ advice(Table) ->
     Table#{advice => Advice, why => lists:flatten(Why), expect => [Text || Advice =/= stay, Text <- expect(Table)],
            differs => [Text || Advice =/= stay, Text <- differs(Table)]}.
 
+decide(#{measured := #{low := Low} = Measured}) when Low < 1 ->
+    {stay, said(Measured)};
 decide(#{owner := #{otp := true}}) ->
     {stay, "It belongs to Erlang/OTP."};
 decide(#{protection := private}) ->
     {stay, "It is private: nobody waits for another process there."};
-decide(#{type := Type} = Table) ->
+decide(#{type := Type, owner := Owner} = Table) ->
+    Mnesia = maps:get(application, Owner, undefined) =:= mnesia,
     case {is_cache(Table), count(Table), maps:get(callers, Table)} of
-        {Yes, _, _} when Yes =/= false, Type =:= set; Yes =/= false, Type =:= ordered_set ->
+        {Yes, _, _} when Yes =/= false, Type =:= set, not Mnesia; Yes =/= false, Type =:= ordered_set, not Mnesia ->
             {cache, Yes};
         {_, Seen, Callers} when Seen >= ?SEEN, Callers > 1 ->
             {transform, io_lib:format("~b processes called it in ~b of the calls that were seen.", [Callers, Seen])};
@@ -41,20 +44,31 @@ decide(#{type := Type} = Table) ->
             {stay, "Too few calls were seen: there is little to gain."}
     end.
 
-%% Why it may be a cache: a name, or objects with a time in them that are swept or removed.
+%% Why it may be a cache: a name, if objects come or go, or objects with a time in them that are swept or removed.
 is_cache(#{name := Name, samples := Samples} = Table) ->
     Text = string:lowercase(atom_to_list(Name)),
     Timed = length([timed || #{times := Times} <- Samples, Times > 0]),
     Words = [Word || Word <- ["cache", "session", "ttl", "expir"], string:find(Text, Word) =/= nomatch],
+    Comes = uses([insert, insert_new], Table) > 0 orelse map_get(before, Table) =/= map_get(size, Table),
     case {Words, uses(?SWEEPS, Table)} of
-        {[Word | _], _} ->
-            io_lib:format("Its name has \"~s\". cats expires and limits objects by itself.", [Word]);
-        {[], Sweeps} when Sweeps > 0, Timed > 0, 2 * Timed >= length(Samples) ->
+        {[Word | _], Sweeps} when Comes; Sweeps > 0; Timed > 0 ->
+            io_lib:format("Its name has \"~s\". If it is a cache, cats expires and limits its objects by itself.", [Word]);
+        {_, Sweeps} when Sweeps > 0, Timed > 0, 2 * Timed >= length(Samples) ->
             "Its objects have a time of these days in them, and are swept or deleted. cats expires objects by itself.";
         _ ->
             false
     end.
 
+said(#{ratio := Ratio, low := Low, high := High, mix := Mix, percent := Percent, objects := Objects,
+       processes := Processes}) ->
+    Parts = [io_lib:format("~b % ~w", [N, Function])
+             || {N, Function} <- lists:reverse(lists:sort([{N, Function} || {Function, N} <- maps:to_list(Mix)]))],
+    io_lib:format("Measured here, cats was ~.2f (~.2f to ~.2f) times as fast: ~s of ~b objects by ~b processes. That mix "
+                  "has ~b % of the calls that were seen.",
+                  [Ratio, Low, High, lists:join(", ", Parts), Objects, Processes, Percent]).
+
+expect(#{measured := Measured}) ->
+    [lists:flatten(said(Measured))];
 expect(#{type := Type, size := Size} = Table) ->
     [Text || {Text, true} <-
         [{"Calls of common programs took 0.7 to 0.8 of the time of ets by one process, and 0.5 to 0.6 by two at once "
@@ -68,11 +82,14 @@ expect(#{type := Type, size := Size} = Table) ->
          {"Binaries of 200 to 4096 bytes may be slower to insert: 0.65 to 1.0 times as fast.", has_binary(Table)},
          {"Work on bags gained least: 1.1 to 1.3 times as fast.", Type =:= bag orelse Type =:= duplicate_bag}]].
 
-differs(#{type := Type, heir := Heir} = Table) ->
+differs(#{type := Type, heir := Heir, owner := Owner} = Table) ->
+    Mnesia = maps:get(application, Owner, undefined) =:= mnesia,
     [Text || {Text, true} <-
         [{"Walks and lists of results have another order of keys.",
           Type =/= ordered_set andalso uses(?WALKS, Table) > 0},
-         {"All modules that call it must be converted together.", true},
+         {"It is Mnesia's, so Mnesia has to keep it in cats, by cats_mnesia or recompiled. Transactions call Mnesia's "
+          "own tables much more often than this one.", Mnesia},
+         {"All modules that call it must be converted together.", not Mnesia},
          {"Its heir gets it as in ets; the message may come a little later.", Heir =/= none},
          {"safe_fixtable has no effect, as nothing has to be fixed.", uses([safe_fixtable], Table) > 0},
          {"ets:all/0, ets:i/0, observer and erlang:memory(ets) no longer show it.", true},

@@ -153,14 +153,14 @@ table(Table, Before) ->
         #{size := Size, memory := Words, owner := Owner, protection := Protection} = Items ->
             [maps:merge(maps:with([name, type, keypos, protection, named_table, compressed, heir, size, memory,
                                    write_concurrency, read_concurrency, decentralized_counters], Items),
-                        #{table => Table, id => id(Table), before => Before, owner => owner(Owner),
+                        #{table => Table, id => id(Table), before => Before, owner => owner(Owner, maps:get(name, Items)),
                           samples => samples(Table, Protection, Size, Words, maps:get(keypos, Items))})]
     end.
 
 id(Table) when is_atom(Table) -> ets:whereis(Table);
 id(Table) -> Table.
 
-owner(Pid) ->
+owner(Pid, Table) ->
     Name = case process_info(Pid, registered_name) of
                {registered_name, Registered} -> Registered;
                _ -> undefined
@@ -171,7 +171,7 @@ owner(Pid) ->
                       undefined -> of_module(Module)
                   end,
     #{pid => pid_to_list(Pid), name => Name, module => Module, application => Application,
-      otp => is_otp(Name, Application)}.
+      otp => is_otp(Name, Application) andalso not is_of_program(Application, Table)}.
 
 %% The callback module of a process of a behaviour.
 module(Pid) ->
@@ -195,6 +195,11 @@ is_otp(_, Application) ->
         {error, _} -> false;
         Directory -> lists:prefix(code:root_dir(), Directory)
     end.
+
+%% Mnesia keeps the tables of programs beside its own ones.
+is_of_program(mnesia, schema) -> false;
+is_of_program(mnesia, Table) -> not lists:prefix("mnesia_", atom_to_list(Table));
+is_of_program(_, _) -> false.
 
 samples(_, private, _, _, _) -> [];
 samples(_, _, 0, _, _) -> [];

@@ -5,7 +5,7 @@
 %% round are prepared before the clock starts, and are the same for all candidates. The rounds alternate the order
 %% of the candidates. Candidates are compared within a round, so a disturbance of the machine affects all of them.
 -module(cats_workload).
--export([try_all/1]).
+-export([try_all/1, rates/2]).
 
 -record(spec, {operations, key, value, objects, processes, keys, types, seconds}).
 
@@ -21,15 +21,25 @@
 try_all(Spec) ->
     Checked = check(Spec),
     Candidates = lists:append([candidates(Type) || Type <- Checked#spec.types]),
-    Workers = [spawn_opt(fun worker/0, [link, {min_heap_size, 1000000}]) || _ <- lists:seq(1, Checked#spec.processes)],
     io:format("~b objects, ~b process~s, ~b candidates~n",
               [Checked#spec.objects, Checked#spec.processes, plural(Checked#spec.processes), length(Candidates)]),
-    Start = seconds(),
-    Rounds = rounds(1, Start, Start, Workers, Candidates, Checked),
-    [begin unlink(Worker), exit(Worker, kill) end || Worker <- Workers],
+    Rounds = measured(Checked, Candidates, fun io:format/2),
     Advice = rank(Candidates, Rounds),
     print(Advice, length(Rounds)),
     Advice.
+
+%% @doc Tries a workload on some tables, without a word. Returns their operations per second, by round.
+-spec rates(cats_advise:spec(), [{ets | cats, Options :: [term()]}]) -> [[float()]].
+rates(Spec, Candidates) ->
+    [[rate(Candidate, Round) || Candidate <- Candidates]
+     || Round <- measured(check(Spec), Candidates, fun(_, _) -> ok end)].
+
+measured(Spec, Candidates, Say) ->
+    Workers = [spawn_opt(fun worker/0, [link, {min_heap_size, 1000000}]) || _ <- lists:seq(1, Spec#spec.processes)],
+    Start = seconds(),
+    Rounds = rounds(1, Start, Start, Workers, Candidates, Spec, Say),
+    [begin unlink(Worker), exit(Worker, kill) end || Worker <- Workers],
+    Rounds.
 
 %%----------------------------------------------------------------------------------------------------------------------
 %% The specification
@@ -105,7 +115,7 @@ default(_) -> hash.
 %% Measuring
 
 %% Prints its progress at most once a second.
-rounds(Number, Start, Said, Workers, Candidates, Spec) ->
+rounds(Number, Start, Said, Workers, Candidates, Spec, Say) ->
     Range = range(Spec),
     _ = [Worker ! {prepare, self(), operations(Spec, Range, {Number, Place, 16#CA75})}
          || {Place, Worker} <- lists:zip(lists:seq(1, length(Workers)), Workers)],
@@ -117,10 +127,10 @@ rounds(Number, Start, Said, Workers, Candidates, Spec) ->
     Round = [{Candidate, trial(Candidate, Workers, Spec)} || Candidate <- Order],
     Now = seconds(),
     Passed = Now - Start,
-    [io:format("round ~b, ~b of ~p seconds~n", [Number, round(Passed), Spec#spec.seconds]) || Now - Said >= 1],
+    [Say("round ~b, ~b of ~p seconds~n", [Number, round(Passed), Spec#spec.seconds]) || Now - Said >= 1],
     case Number >= ?ROUNDS andalso Passed + Passed / Number > Spec#spec.seconds of
         true -> [Round];
-        false -> [Round | rounds(Number + 1, Start, said(Said, Now), Workers, Candidates, Spec)]
+        false -> [Round | rounds(Number + 1, Start, said(Said, Now), Workers, Candidates, Spec, Say)]
     end.
 
 said(Said, Now) when Now - Said >= 1 -> Now;

@@ -4,12 +4,13 @@
 -module(cats_advise_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0]).
--export([candidates/1, every_operation/1, shapes/1, keys/1, refusals/1, watched/1, judged/1, traced_already/1,
-         another_node/1, gone/1]).
+-export([candidates/1, every_operation/1, shapes/1, keys/1, refusals/1, watched/1, judged/1, measured/1, page/1,
+         traced_already/1, another_node/1, gone/1]).
 -export([tables/0, seen/0]).
 
 all() ->
-    [candidates, every_operation, shapes, keys, refusals, watched, judged, traced_already, another_node, gone].
+    [candidates, every_operation, shapes, keys, refusals, watched, judged, measured, page, traced_already, another_node,
+     gone].
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -126,31 +127,91 @@ watched(_Config) ->
 
 %% What decides, and what is said of it.
 judged(_Config) ->
-    Table = #{name => things, table => things, type => set, protection => public, named_table => false, heir => none,
-              size => 10, memory => 100, read_concurrency => false, write_concurrency => false, samples => [],
-              calls => #{}, callers => 0, owner => #{otp => false}},
     Timed = [#{key => integer, values => [integer], words => 3, times => 1}],
-    Advice = fun(Changes) -> maps:get(advice, cats_advise_judge:advice(maps:merge(Table, Changes))) end,
+    Advice = fun(Changes) -> maps:get(advice, of_table(Changes)) end,
+    Measured = #{ratio => 1.8, low => 0.9, high => 1.9, mix => #{lookup => 100}, percent => 90, objects => 10,
+                 processes => 1},
     Busy = #{calls => #{lookup => 9, insert => 1}},
     [?assertEqual({Changes, Expected}, {Changes, Advice(Changes)})
      || {Changes, Expected} <-
             [{#{}, stay}, {Busy#{callers => 1}, stay}, {Busy#{callers => 2}, transform},
              {#{size => 1_000_000}, transform},
              {Busy#{callers => 2, protection => private}, stay}, {Busy#{callers => 2, owner => #{otp => true}}, stay},
-             {#{name => my_cache}, cache}, {#{name => my_cache, type => bag}, stay},
+             {#{name => my_cache, before => 9}, cache}, {#{name => my_cache, calls => #{insert => 1}}, cache},
+             {#{name => my_cache, calls => #{update_counter => 4}}, stay}, {#{name => my_cache, samples => Timed}, cache},
+             {#{name => my_cache, before => 9, type => bag}, stay},
+             {#{name => my_cache, before => 9, owner => #{otp => false, application => mnesia}}, stay},
+             {Busy#{callers => 2, measured => Measured}, stay},
+             {Busy#{callers => 2, measured => Measured#{low => 1.1}}, transform},
              {#{samples => Timed, calls => #{select_delete => 1}}, cache},
              {#{samples => Timed, calls => #{lookup => 1}}, stay}]],
     Texts = fun(Key, Changes) ->
-                    lists:flatten(maps:get(Key, cats_advise_judge:advice(maps:merge(Table, Changes))))
+                    lists:flatten(maps:get(Key, of_table(Changes)))
             end,
     Large = #{size => 1_000_000},
     [?assertEqual({Key, Changes, Found}, {Key, Changes, string:find(Texts(Key, Changes), Word) =/= nomatch})
      || {Key, Changes, Word, Found} <-
             [{expect, Large, "1.6 to 2.7", true}, {expect, Large#{type => ordered_set}, "3.4 times", true},
              {expect, Large#{type => ordered_set}, "1.6 to 2.7", false}, {expect, #{}, "times", false},
+             {expect, Large#{measured => Measured#{low => 1.1}}, "1.80 (1.10 to 1.90) times", true},
+             {expect, Large#{measured => Measured#{low => 1.1}}, "1.6 to 2.7", false},
+             {expect, Large#{measured => Measured}, "times", false},
              {differs, Large#{calls => #{foldl => 1}}, "another order", true},
              {differs, Large#{calls => #{foldl => 1}, type => ordered_set}, "another order", false},
-             {differs, Large#{heir => self()}, "heir", true}, {differs, Large, "heir", false}]].
+             {differs, Large#{owner => #{otp => false, application => mnesia}}, "Mnesia", true},
+             {differs, Large, "Mnesia", false}, {differs, Large#{heir => self()}, "heir", true},
+             {differs, Large, "heir", false}]].
+
+%% Advice on a table that is like this one but for some items.
+of_table(Changes) ->
+    Table = #{name => things, table => things, type => set, protection => public, named_table => false, heir => none,
+              size => 10, before => 10, memory => 100, read_concurrency => false, write_concurrency => false,
+              samples => [], calls => #{}, callers => 0, owner => #{otp => false, application => undefined}},
+    cats_advise_judge:advice(maps:merge(Table, Changes)).
+
+%% Objects of every shape, and every function that has one key. The others are left out, as are tables of which all calls
+%% are such, and tables that stay.
+measured(_Config) ->
+    Shapes = [integer, atom, float, {binary, 0}, {binary, 300}, bitstring, pid, reference, port, function, {tuple, 0},
+              {tuple, 3}, {map, 2}, list],
+    Samples = [#{key => Key, values => [integer | Shapes], words => 400, times => 0} || Key <- Shapes],
+    Single = [lookup, member, delete, take, next, prev, insert, insert_new, lookup_element, update_element,
+              update_counter, first, last],
+    Calls = maps:from_list([{Function, 10} || Function <- [select, foldl | Single]]),
+    Seen = #{calls => Calls, callers => 2, size => 100},
+    Advice = [of_table(Seen#{samples => [Sample]}) || Sample <- Samples],
+    Patterns = of_table(Seen#{calls => #{select => 9}}),
+    Stays = of_table(Seen#{callers => 1}),
+    ?assertEqual([Patterns, Stays], cats_advise:measure([Patterns, Stays])),
+    Measured = cats_advise:measure(Advice),
+    {First, Rest} = lists:split(10, Measured),
+    ?assertEqual(lists:nthtail(10, Advice), Rest),
+    [begin
+         #{measured := #{ratio := Ratio, low := Low, high := High, mix := Mix, percent := 86, objects := 100,
+                         processes := Processes}} = Each,
+         ?assert(0 < Low andalso Low =< Ratio andalso Ratio =< High),
+         ?assertEqual(lists:sort(Single), lists:sort(maps:keys(Mix))),
+         ?assert(Processes =< 2)
+     end || Each <- First],
+    [_ | _] = cats_advise:measure(lists:nthtail(10, Advice)),
+    %% Without an element to count, and without objects.
+    [#{measured := #{mix := #{lookup := 100}}}] =
+        cats_advise:measure([of_table(Seen#{calls => #{lookup => 5, update_counter => 5}, size => 0,
+                                            samples => [#{key => atom, values => [], words => 2, times => 0}]})]),
+    [#{measured := #{}}] = cats_advise:measure([of_table(Seen#{samples => []})]),
+    [?assertError({bad_advice, Other}, cats_advise:measure(Other)) || Other <- [x, [x], #{}]].
+
+%% A row for each table, without a character that would be an element.
+page(_Config) ->
+    Advice = [of_table(#{name => 'a<b&c', calls => #{lookup => 9, insert => 2}, callers => 2}),
+              of_table(#{owner => #{otp => true, application => kernel}}), of_table(#{name => '\x{416}'})],
+    Page = unicode:characters_to_list(cats_advise:page(Advice)),
+    [?assertNotEqual(nomatch, string:find(Page, Text), Text)
+     || Text <- ["'a&lt;b&amp;c' public set", "lookup 9, insert 2 by 2 processes", "1 more tables belong", [16#416],
+                 "<b>cats</b> 2 processes called it", "<b>stay with ets</b>"]],
+    ?assertEqual(nomatch, string:find(Page, "a<b")),
+    ?assertEqual(3, length(string:split(Page, "<tr><th scope='row'>", all))),
+    [?assertError({bad_advice, Other}, cats_advise:page(Other)) || Other <- [x, [x], #{}]].
 
 %% However long that takes.
 call(Peer, Module, Function, Arguments) -> peer:call(Peer, Module, Function, Arguments, infinity).

@@ -1,7 +1,7 @@
 %% The clients of a measurement. Each sends a message to itself and waits until the server delivers it, again and again.
 %% The modes put and take leave persistent messages in the server, and take them from it. The mode stream writes a
-%% stream of messages, reads it from its begin, and stays its consumer until the VM is ended. Prints one line: messages,
-%% seconds, and the percentiles 50, 99 and 100 of the latency in microseconds.
+%% stream of messages, reads it from its begin, and stays its consumer until the VM is ended. Prints that the clients are
+%% ready, and a last line: messages, seconds, and the percentiles 50, 99 and 100 of the latency in microseconds.
 -module(load).
 -export([main/1]).
 -include_lib("amqp_client/include/amqp_client.hrl").
@@ -44,7 +44,7 @@ run(["stream", Port]) ->
              Payload = integer_to_binary(N),
              ok = amqp_channel:cast(Channel, #'basic.ack'{delivery_tag = Tag})
      end || N <- lists:seq(1, 100)],
-    io:format("read~n"),
+    io:format("ready~n"),
     timer:sleep(infinity);
 run([Protocol, Port, Clients, Seconds]) ->
     Connect = case Protocol of
@@ -56,6 +56,7 @@ run([Protocol, Port, Clients, Seconds]) ->
     Pids = [spawn_link(fun() -> client(Connect(list_to_integer(Port), N), Time, Self) end)
             || N <- lists:seq(1, list_to_integer(Clients))],
     [receive {ready, Pid} -> ok end || Pid <- Pids],
+    io:format("ready~n"),
     [Pid ! go || Pid <- Pids],
     Latencies = lists:sort(lists:append([receive {latencies, Pid, List} -> List end || Pid <- Pids])),
     Count = length(Latencies),

@@ -25,11 +25,13 @@ def main(words=None):
     servers = {each.name: each for each in (RabbitMq, Ejabberd)}
     parser = argparse.ArgumentParser(prog="examples/servers/run", description=DESCRIPTION)
     parser.add_argument("server", choices=servers)
-    server = servers[parser.parse_args(words).server]
+    parser.add_argument("--advise", action="store_true", help="instead, print what cats_advise says of the server on ets under load")
+    options = parser.parse_args(words)
+    server = servers[options.server]
     try:
         if not (CATS / "cats.beam").exists():
             raise Problem("cats is not built: run `make build` first")
-        compare(server, quick=bool(os.environ.get("QUICK")))
+        (advise if options.advise else compare)(server, quick=bool(os.environ.get("QUICK")))
     except Problem as problem:
         print(f"examples/servers/run: {problem}", file=sys.stderr)
         return 1
@@ -59,6 +61,21 @@ def compare(server, quick):
     print(f"All rounds: {file}")
 
 
+def advise(server, quick):
+    """The advice on a server on ets, while the most clients load it."""
+    seconds = 10 if quick else 60
+    packages.unpack(RabbitMq.packages + server.packages)
+    compile_load()
+    running = server("ets", 0, [])
+    try:
+        running.start()
+        with staying_client(server.name, running, str(CLIENTS[-1]), "3600"):
+            print(running.advise(seconds))
+        print(running.measure())
+    finally:
+        running.kill()
+
+
 def measure(running, clients, rounds, seconds):
     """The figures of all rounds. Both kinds take turns, and change their order from round to round."""
     figures = {kind: [] for kind in KINDS}
@@ -70,7 +87,7 @@ def measure(running, clients, rounds, seconds):
 
 def load(server, clients, seconds):
     before = server.processor_time()
-    words = client(server.name, server, str(clients), str(seconds)).split()
+    words = client(server.name, server, str(clients), str(seconds)).splitlines()[-1].split()
     count, _, *latencies = map(int, words)
     return {"rate": count / seconds, **dict(zip(("p50", "p99", "longest"), (each / 1000 for each in latencies))),
             "processor": (server.processor_time() - before) / count * 1e6, "memory": server.memory() / 2**20}
@@ -100,11 +117,11 @@ def client(mode, server, *arguments):
 
 
 @contextlib.contextmanager
-def staying_client(mode, server):
-    """A client that has printed its first line, and goes on to the end of the context."""
-    process = client_process(mode, server)
+def staying_client(mode, server, *arguments):
+    """Clients that are ready, and go on to the end of the context."""
+    process = client_process(mode, server, *arguments)
     try:
-        if process.stdout.readline().strip() != "read":
+        if process.stdout.readline().strip() != "ready":
             raise Problem(f"the client {mode} of {server.node} failed")
         yield
     finally:

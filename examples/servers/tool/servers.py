@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from . import HERE, UNPACKED, WORK, Problem
+from . import CATS, HERE, UNPACKED, WORK, Problem
 
 LIBRARIES = UNPACKED / "usr/lib"
 RABBITMQ = LIBRARIES / "rabbitmq/lib/rabbitmq_server-3.10.8"
@@ -41,12 +41,19 @@ class Server:
             self.process = subprocess.Popen(self.command(), env=self.environment(), stdin=subprocess.DEVNULL, stdout=printed,
                                             stderr=subprocess.STDOUT, start_new_session=True)
         end = time.monotonic() + patience
-        while not self.listens():
+        while not (self.listens() and self.is_ready()):
             if time.monotonic() > end or self.process.poll() is not None:
                 self.kill()
                 raise Problem(f"{self.node} did not start: see {self.home}/printed and {self.home}/log")
             time.sleep(0.5)
-        self.control(*self.ready)
+
+    def is_ready(self):
+        """A server that listens may still be starting."""
+        try:
+            self.control(*self.ready)
+        except Problem:
+            return False
+        return True
 
     def listens(self):
         with socket.socket() as probe:
@@ -79,14 +86,27 @@ class Server:
 
     def tables(self):
         """How many tables its VM has in ets and in cats."""
-        count = "[length(rpc:call('{0}', Module, all, [])) || Module <- {1}]"
         modules = "[ets, cats]" if self.kind == "cats" else "[ets]"
-        print_them = f"io:format(\"~w~n\", [{count.format(self.node, modules)}]), halt()."
-        answer = subprocess.run(["erl", "-noinput", "-hidden", "-sname", f"probe-{self.kind}@localhost", *self.probe_flags(), "-eval",
-                                 print_them], env=self.environment(), capture_output=True, text=True, timeout=120)
+        return dict(zip(("ets", "cats"), json.loads(
+            self.ask(f"io:format(\"~w~n\", [[length(rpc:call('{self.node}', Module, all, [])) || Module <- {modules}]])"))))
+
+    def advise(self, seconds):
+        """What cats_advise says of its tables. It is kept for `measure`."""
+        return self.ask(f"file:write_file(\"{self.home}/advice\", term_to_binary(cats_advise:node('{self.node}', {seconds})))")
+
+    def measure(self):
+        """What cats_advise measures of that."""
+        return self.ask(f"{{ok, Seen}} = file:read_file(\"{self.home}/advice\"), Advice = cats_advise:measure(binary_to_term(Seen)), "
+                        f"file:write_file(\"{WORK}/{self.name}-advice.html\", "
+                        "unicode:characters_to_binary(cats_advise:page(Advice)))")
+
+    def ask(self, expression):
+        """What an expression prints in another node, which has cats."""
+        answer = subprocess.run(["erl", "-noinput", "-hidden", "-pa", CATS, "-sname", f"probe-{self.kind}@localhost", *self.probe_flags(),
+                                 "-eval", f"{expression}, halt()."], env=self.environment(), capture_output=True, text=True, timeout=600)
         if answer.returncode != 0:
-            raise Problem(f"{self.node} cannot be asked for its tables: {(answer.stdout + answer.stderr).strip()[-1000:]}")
-        return dict(zip(("ets", "cats"), json.loads(answer.stdout)))
+            raise Problem(f"{self.node} cannot be asked: {(answer.stdout + answer.stderr).strip()[-1000:]}")
+        return answer.stdout
 
     def probe_flags(self):
         return []
@@ -115,7 +135,7 @@ class Server:
 class RabbitMq(Server):
     name = "rabbitmq"
     first_port = 15670
-    packages = ["rabbitmq-server"]
+    packages = ["rabbitmq-server", "erlang-eldap", "erlang-os-mon"]
     applications = ["mnesia", "rabbit", "rabbit_common", "rabbitmq_prelaunch", "ra", "aten", "ranch", "seshat", "osiris",
                     "sysmon_handler", "gen_batch_server", "credentials_obfuscation"]
     calls = "[{rabbit_misc, rpc_call, 4, 2}, {rabbit_misc, rpc_call, 5, 2}]"
@@ -133,7 +153,8 @@ class RabbitMq(Server):
                "CONFIG_FILE": self.home / "rabbitmq", "CONF_ENV_FILE": self.home / "rabbitmq-env.conf",
                "ENABLED_PLUGINS_FILE": self.home / "enabled_plugins", "GENERATED_CONFIG_DIR": self.home / "config",
                "SERVER_ADDITIONAL_ERL_ARGS": f"-kernel inet_dist_use_interface {{127,0,0,1}} {self.flags}"}
-        return {**super().environment(), **{f"RABBITMQ_{name}": str(value) for name, value in own.items()}}
+        return {**super().environment(), "ERL_LIBS": str(LIBRARIES / "erlang/lib"),
+                **{f"RABBITMQ_{name}": str(value) for name, value in own.items()}}
 
     def command(self):
         return [RABBITMQ / "sbin/rabbitmq-server"]

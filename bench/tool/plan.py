@@ -34,7 +34,11 @@ def declared(otp, size, flags=""):
     except subprocess.TimeoutExpired:
         raise Problem(f"OTP {otp.label} takes over two minutes to list the experiments") from None
     if answer.returncode != 0:
-        raise Problem(f"OTP {otp.label} does not list the experiments: {installations.tail(answer.stdout + answer.stderr)}")
+        printed = (answer.stdout + answer.stderr).strip()
+        # The emulator says on its first line what is wrong, and then how it is used.
+        refused, usage, _ = printed.partition("\nUsage: beam")
+        raise Problem(f"OTP {otp.label} refuses the flags `{flags}`: {refused}" if usage else
+                      f"OTP {otp.label} does not list the experiments: {installations.tail(printed)}")
     result = Declared({}, [], {})
     for record in filter(None, map(protocol.parse, answer.stdout.splitlines())):
         name = record["experiment"]

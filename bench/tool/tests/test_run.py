@@ -125,6 +125,11 @@ class Run(unittest.TestCase):
         self.assert_complete_but_for(("n=3", 1), ("n=3", 2))
         self.assertIn("ended with exit code 1; it printed last: bad flag", self.results().errors[0]["text"])
 
+    def test_flags_that_no_erl_takes(self):
+        self.assertEqual(self.measure("--schedulers", "99999", fake="refuses"), 2)
+        self.assertRegex(self.printed, r"OTP 25 refuses the flags `\+S 99999:99999 -sweep 99999`: bad amount of schedulers\n")
+        self.assertNotIn("more text", self.printed)
+
     def test_an_experiment_that_does_not_declare_itself(self):
         self.assertEqual(self.bench("--rounds", "1", "--out", str(self.out)), 1)
         self.assertEqual([(error["experiment"], error["text"]) for error in self.results().errors], [("ill", "error: undef")])

@@ -108,7 +108,7 @@ ask(Node, Module, Function, Arguments) ->
 %% @doc Measures what {@link node/2} has seen: for each table for which it advises cats, the same calls on objects of the
 %% same shapes, on `ets' and on cats. Prints and returns the advice. A table stays with `ets' if a quarter of the rounds were not faster on cats.
 %%
-%% It measures in this node, with as many processes as were seen, for one second or a few a table, and the ten tables
+%% It measures in this node, with as many processes as were seen, for two seconds or more a table, and the ten tables
 %% with most calls. So call it on the same kind of machine, but not in a node that is busy. Calls whose time depends on
 %% their patterns, funs or lists are left out. Keys are drawn uniformly.
 -spec measure([advice()]) -> [advice()].
@@ -124,8 +124,9 @@ measured([Table | Advice], Most) when Most > 0 ->
             [Table | measured(Advice, Most)];
         Measured ->
             Judged = cats_advise_judge:advice(Table#{measured => Measured}),
-            #{name := Name, advice := Advised, why := Why, expect := Expect} = Judged,
-            io:format("~tw: ~s. ~ts~n", [Name, said(Advised), hd(Expect ++ [Why])]),
+            #{name := Name, advice := Advised, why := Why, expect := Expect, owner := Owner} = Judged,
+            Application = maps:get(application, Owner, undefined),
+            io:format("~tw: ~s. ~ts~n", [Name, said(Advised, Application), hd(Expect ++ [Why])]),
             [Judged | measured(Advice, Most - 1)]
     end;
 measured(Advice, _) ->
@@ -183,12 +184,28 @@ print(Node, #{number := Number, calls := Calls, windows := Windows}, Advice) ->
     io:format("~s: ~b tables, ~b calls seen in ~b moments~n", [Node, Number, Calls, Windows]),
     {Otp, Own} = lists:partition(fun(#{owner := #{otp := Is}}) -> Is end, Advice),
     {Shown, Others} = lists:partition(fun is_shown/1, Own),
-    lists:foreach(fun print/1, lists:sublist(Shown, ?SHOWN)),
+    {Printed, Common} = apart(lists:sublist(Shown, ?SHOWN)),
+    lists:foreach(fun print/1, Printed),
+    [io:format("~nfor all of these~n") || Common =/= []],
+    [io:format("  ~-7s ~ts~n", [Key, Text]) || {Key, Text} <- Common],
     [io:format("~nand ~b more tables~n", [length(Shown) - ?SHOWN]) || length(Shown) > ?SHOWN],
     [io:format("~n~b more tables stay with ets, as they are small and few calls were seen: ~ts~n",
                [length(Others), lists:join(", ", [io_lib:format("~tw", [Name]) || #{name := Name} <- Others])])
      || Others =/= []],
     io:format("~n~b tables belong to Erlang/OTP. They stay.~n", [length(Otp)]).
+
+%% The tables without the sentences that are said of all for which cats is advised, if there are several, and those.
+apart(Tables) ->
+    case [[{Key, Text} || Key <- [expect, differs], Text <- maps:get(Key, Table)]
+          || #{advice := Advised} = Table <- Tables, Advised =/= stay] of
+        [First, _ | _] = Said ->
+            Common = [Each || Each <- First, lists:all(fun(Others) -> lists:member(Each, Others) end, Said)],
+            {[maps:map(fun(Key, Texts) when Key =:= expect; Key =:= differs -> Texts -- [T || {_, T} <- Common];
+                          (_, Value) -> Value
+                       end, Table) || Table <- Tables], Common};
+        _ ->
+            {Tables, []}
+    end.
 
 %% Not those of which there is nothing to say.
 is_shown(#{advice := stay, calls := Calls, memory := Words}) ->
@@ -210,15 +227,16 @@ print(#{name := Name, table := Table, type := Type, protection := Protection, si
     [io:format("  calls   ~s, by ~b processes~n",
                [lists:join(", ", [io_lib:format("~b % ~w", [100 * N div Total, Function])
                                   || {N, Function} <- by_number(Calls)]), Callers]) || Total > 0],
-    io:format("  advice  ~s. ~ts~n", [said(Advice), Why]),
+    io:format("  advice  ~s. ~ts~n", [said(Advice, Application), Why]),
     [io:format("  expect  ~ts~n", [Text]) || Text <- Expect],
     lists:foreach(fun(Text) -> io:format("  differs ~ts~n", [Text]) end, Differs).
 
 by_number(Calls) -> lists:reverse(lists:sort([{N, Function} || {Function, N} <- maps:to_list(Calls)])).
 
-said(stay) -> "stay with ets";
-said(transform) -> "cats, by the parse transform";
-said(cache) -> "cats, as a cache with a lifetime or a limit".
+said(stay, _) -> "stay with ets";
+said(transform, mnesia) -> "cats, by cats_mnesia";
+said(transform, _) -> "cats, by the parse transform";
+said(cache, _) -> "cats, as a cache with a lifetime or a limit".
 
 %% @doc Tries a workload on all tables that could serve it. Prints them and returns them, the best one first.
 %%

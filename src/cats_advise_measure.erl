@@ -8,7 +8,7 @@
 -export([measured/1]).
 
 %% For each table. There are at least three rounds, so a large table takes longer.
--define(SECONDS, 1).
+-define(SECONDS, 2).
 -define(MOST_OBJECTS, 200_000).
 
 %% @doc How many times as fast cats was: the median and the quarter points of the rounds. And with what: the calls in
@@ -29,13 +29,14 @@ measured(#{type := Type, calls := Calls, size := Size, callers := Callers, sampl
                      objects => Objects, processes => Processes, types => [Type], seconds => ?SECONDS},
             Rates = cats_workload:rates(Spec, [{ets, options(ets, Table)}, {cats, options(cats, Table)}]),
             Ratios = lists:sort([Cats / Ets || [Ets, Cats] <- Rates]),
-            #{ratio => at(0.5, Ratios), low => at(0.25, Ratios), high => at(0.75, Ratios),
+            %% Of three rounds, the lowest and the highest.
+            Quarter = (length(Ratios) - 1) div 4,
+            #{ratio => lists:nth((length(Ratios) + 1) div 2, Ratios), low => lists:nth(1 + Quarter, Ratios),
+              high => lists:nth(length(Ratios) - Quarter, Ratios),
               mix => maps:from_list([{Function, round(100 * N / Number)} || {Function, _, N} <- Known]),
               percent => 100 * Number div lists:sum(maps:values(Calls)), objects => Objects,
               processes => Processes}
     end.
-
-at(Share, Sorted) -> lists:nth(1 + trunc(Share * (length(Sorted) - 1) + 0.5), Sorted).
 
 %% cats ignores options about concurrency.
 options(cats, #{type := Type} = Table) -> [Type | [compressed || maps:get(compressed, Table, false)]];

@@ -1,11 +1,11 @@
 %% @hidden
 %% @doc What is valid in the place of an invalid option, in words.
 -module(cats_options).
--export([valid/2, names/1, refuse/2, format_error/2]).
+-export([valid/2, names/1, refuse/2, raise/2, format_error/2]).
 
 %% The functions of `cats' that have options, and the tools that have. Options of a fetch and of a tool are in a map.
 -type function_() :: new | setopts | fetch | fetch_many | tool().
--type tool() :: web | trace | top | tables | growth.
+-type tool() :: web | trace | top | tables | growth | workload | settings.
 
 %% @doc What the option of this function may be, or the names of all its options if it has none of that name.
 -spec valid(function_(), Option :: term()) -> unicode:chardata().
@@ -25,14 +25,21 @@ names(Function) -> [Name || {Name, _} <- options(Function)].
 
 %% @doc Raises the error `{badarg, Option}' of a tool, which the shell explains.
 -spec refuse(tool(), Option :: term()) -> no_return().
-refuse(Tool, Option) ->
-    erlang:error({badarg, Option}, none, [{error_info, #{module => ?MODULE, cause => Tool}}]).
+refuse(Tool, Option) -> raise(Tool, {badarg, Option}).
+
+%% @doc Raises an error that names an option of a tool as its last element, which the shell explains.
+-spec raise(tool(), Reason :: tuple()) -> no_return().
+raise(Tool, Reason) -> erlang:error(Reason, none, [{error_info, #{module => ?MODULE, cause => Tool}}]).
 
 %% @private
 %% @doc The explanation of such an error.
--spec format_error(Reason :: term(), erlang:stacktrace()) -> #{general => unicode:chardata()}.
-format_error({badarg, Option}, [{_, _, _, Info} | _]) ->
+-spec format_error(Reason :: tuple(), erlang:stacktrace()) -> #{general => unicode:chardata()}.
+format_error({bad_spec, {{_, _}, {_, _}}}, _) ->
+    #{general => <<"an operation on element N needs N - 1 shapes in value, a counter the shape integer there, and an "
+                   "update types of set and ordered_set only">>};
+format_error(Reason, [{_, _, _, Info} | _]) ->
     #{cause := Tool} = proplists:get_value(error_info, Info),
+    Option = element(tuple_size(Reason), Reason),
     Begin = case is_list(Option) of
                 true -> "not a map; valid options: ";
                 false -> "valid: "
@@ -58,6 +65,22 @@ options(tables) ->
     [{sort, "sort => memory, size, name or owner"}, rows()];
 options(growth) ->
     [{sort, "sort => memory or size"}, rows()];
+options(workload) ->
+    [{operations, "operations => a list of {Operation, Share}, with lookup, member, insert, insert_new, delete, take,"
+                  " next, prev, {lookup_element, N}, {update_element, N}, {update_counter, N} or a fun of 3 arguments"},
+     {key, ["key => ", shapes()]},
+     {value, ["value => a list of shapes, each ", shapes()]},
+     {objects, "objects => at least 1"},
+     {processes, "processes => at least 1"},
+     {keys, "keys => uniform, {hot, a number of keys} or {zipf, a float above 0}"},
+     {types, "types => a list of set, ordered_set, bag and duplicate_bag"},
+     {seconds, "seconds => at least 0"}];
+options(settings) ->
+    [{reader_groups, "an integer of at least 1"},
+     {registry, "lock_free or locked"},
+     {vm_terms, "in_place or erl_nif"},
+     {memory_limit, "bytes of at least 33554432, or infinity"},
+     {reserve, "bytes of at least 0, below memory_limit by a sixteenth of it, which is 8 to 64 MiB"}];
 options(fetch) ->
     options(fetch_many)
     ++ [{stale, time(stale)},
@@ -98,6 +121,9 @@ options(new) ->
         {base_lock, "{base_lock, mutex or rw}"}].
 
 heir() -> {heir, "{heir, process}, {heir, process, data}, {heir, none} or {heir, keep}"}.
+
+shapes() ->
+    "integer, atom, float, binary, {binary, Bytes}, {tuple, N}, {list, N}, {map, N} or a fun of a number".
 
 rows() -> {limit, "limit => rows of at least 0, or infinity"}.
 

@@ -25,7 +25,7 @@ pass() ->
         ?FAILED(Name, _) ->
             Settings = [{reader_groups, ReaderGroups}, {registry, Registry}, {vm_terms, VmTerms},
                         {memory_limit, MemoryLimit}, {reserve, Reserve}],
-            error({bad_setting, cats, lists:keyfind(Name, 1, Settings)})
+            cats_options:raise(settings, {bad_setting, cats, lists:keyfind(Name, 1, Settings)})
     end.
 
 %% Loads what calls use that take more than one native call, as loading a module holds a scheduler for up to half a

@@ -49,20 +49,23 @@ check(Spec) when is_map(Spec) ->
                  objects => 100000, processes => erlang:system_info(schedulers_online), keys => uniform,
                  types => [set, ordered_set], seconds => 60},
     All = #{operations := Operations, key := Key, value := Value} = maps:merge(Defaults, Spec),
-    [error({bad_spec, Name}) || Name <- maps:keys(All), not is_map_key(Name, Defaults)],
-    [error({bad_spec, {Name, Item}}) || {Name, Item} <- maps:to_list(All), not is_valid(Name, Item)],
-    [error({bad_spec, {Operation, {value, Value}}})
+    [refuse(Name) || Name <- maps:keys(All), not is_map_key(Name, Defaults)],
+    [refuse({Name, Item}) || {Name, Item} <- maps:to_list(All), not is_valid(Name, Item)],
+    [refuse({Operation, {value, Value}})
      || {{update_counter, Position} = Operation, _} <- Operations, not is_counter(Position, Value)],
-    [error({bad_spec, {Operation, {value, Value}}})
+    [refuse({Operation, {value, Value}})
      || {{_, Position} = Operation, _} <- Operations, Position > 1 + length(Value)],
-    [error({bad_spec, {Operation, {types, maps:get(types, All)}}})
+    [refuse({Operation, {types, maps:get(types, All)}})
      || {{Update, _} = Operation, _} <- Operations, Update =/= lookup_element,
         maps:get(types, All) -- [set, ordered_set] =/= []],
     #{objects := Objects, processes := Processes, keys := Keys, types := Types, seconds := Seconds} = All,
     #spec{operations = Operations, key = Key, value = Value, objects = Objects, processes = Processes, keys = Keys,
           types = Types, seconds = Seconds};
 check(Spec) ->
-    error({bad_spec, Spec}).
+    refuse(Spec).
+
+-spec refuse(term()) -> no_return().
+refuse(Item) -> cats_options:raise(workload, {bad_spec, Item}).
 
 is_valid(operations, [_ | _] = Operations) ->
     lists:all(fun({Operation, Share}) -> is_operation(Operation) andalso is_number(Share) andalso Share >= 0;

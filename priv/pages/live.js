@@ -99,8 +99,8 @@ function several(table) {
 function drawUncounted(shown) {
   const uncounted = shown.filter(row => row.stats.operations === undefined), note = $('uncounted');
   note.hidden = !uncounted.length;
-  if (uncounted.length) note.replaceChildren('Operations of ' + (uncounted.length > 1 ? uncounted.length + ' tables are' : '1 table is')
-    + ' not counted. Who may write a table has them counted from now on by ', call('setopts', uncounted[0], '[{stats, true}]'));
+  if (uncounted.length) note.replaceChildren('Operations of ' + (uncounted.length > 1 ? uncounted.length + ' tables' : '1 table')
+    + ' are not counted. Who may write a table has them counted from now on by ', call('setopts', uncounted[0], '[{stats, true}]'));
 }
 function drawRows() {
   const wanted = $('filter').value.toLowerCase(), column = COLUMNS.find(one => one.key === sort);

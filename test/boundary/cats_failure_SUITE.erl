@@ -265,7 +265,7 @@ options_of_tools(_Config) ->
                         try Call(Options) of
                             Result -> error({not_refused, Result})
                         catch
-                            error:{badarg, _} = Reason:Stack ->
+                            error:Reason:Stack ->
                                 [{_, _, _, Info} | _] = Stack,
                                 #{module := Module} = proplists:get_value(error_info, Info),
                                 maps:get(general, Module:format_error(Reason, Stack))
@@ -285,7 +285,16 @@ options_of_tools(_Config) ->
              {fun cats_top:start/1, [], <<"not a map; valid options: node, sort, interval, lines, rounds">>},
              {fun cats_observer:tables/1, #{sort => type}, <<"valid: sort => memory, size, name or owner">>},
              {fun(Map) -> cats_observer:growth(0, Map) end, #{sort => name},
-              <<"valid: sort => memory or size">>}]].
+              <<"valid: sort => memory or size">>},
+             {fun cats_advise:workload/1, #{opertions => []},
+              <<"valid: operations, key, value, objects, processes, keys, types, seconds">>},
+             {fun cats_advise:workload/1, [],
+              <<"not a map; valid options: operations, key, value, objects, processes, keys, types, seconds">>},
+             {fun cats_advise:workload/1, #{keys => zipf},
+              <<"valid: keys => uniform, {hot, a number of keys} or {zipf, a float above 0}">>},
+             {fun cats_advise:workload/1, #{operations => [{{update_counter, 3}, 1}]},
+              <<"an operation on element N needs N - 1 shapes in value, a counter the shape integer there, and an "
+                "update types of set and ordered_set only">>}]].
 
 names({atom, _, Name}, _Types) -> [Name];
 names({type, _, union, Parts}, Types) -> lists:append([names(Part, Types) || Part <- Parts]);

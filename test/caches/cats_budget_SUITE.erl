@@ -282,15 +282,26 @@ reserved(Limit) ->
     ok.
 
 settings(_Config) ->
-    [?assertEqual({bad_setting, cats, Setting}, in_peer([], wrong, [[Setting]]))
-     || Setting <- [{memory_limit, 5}, {memory_limit, (32 bsl 20) - 1}, {memory_limit, many}, {memory_limit, -1},
-                    {reserve, -1}, {reserve, none}]],
-    ?assertEqual({bad_setting, cats, {reserve, ?LIMIT}},
+    Limit = <<"valid: bytes of at least 33554432, or infinity">>,
+    Reserve = <<"valid: bytes of at least 0, below memory_limit by a sixteenth of it, which is 8 to 64 MiB">>,
+    [?assertEqual({{bad_setting, cats, Setting}, Explained}, in_peer([], wrong, [[Setting]]))
+     || {Explained, Settings} <- [{Limit, [{memory_limit, 5}, {memory_limit, (32 bsl 20) - 1}, {memory_limit, many},
+                                           {memory_limit, "64MB"}, {memory_limit, -1}]},
+                                  {Reserve, [{reserve, -1}, {reserve, none}]}],
+        Setting <- Settings],
+    ?assertEqual({{bad_setting, cats, {reserve, ?LIMIT}}, Reserve},
                  in_peer([], wrong, [[{reserve, ?LIMIT}, {memory_limit, ?LIMIT}]])).
 
 wrong(Settings) ->
     [application:set_env(cats, Name, Value) || {Name, Value} <- Settings],
-    try cats:new(t, []) catch error:Reason -> Reason end.
+    try
+        cats:new(t, [])
+    catch
+        error:Reason:Stack ->
+            [{_, _, _, Info} | _] = Stack,
+            #{module := Module} = proplists:get_value(error_info, Info),
+            {Reason, maps:get(general, Module:format_error(Reason, Stack))}
+    end.
 
 %% Without the setting there is no limit.
 unlimited(_Config) ->

@@ -153,7 +153,8 @@ table(Table, Before) ->
         #{size := Size, memory := Words, owner := Owner, protection := Protection} = Items ->
             [maps:merge(maps:with([name, type, keypos, protection, named_table, compressed, heir, size, memory,
                                    write_concurrency, read_concurrency, decentralized_counters], Items),
-                        #{table => Table, id => id(Table), before => Before, owner => owner(Owner, maps:get(name, Items)),
+                        #{table => Table, id => id(Table), before => Before,
+                          owner => owner(Owner, maps:get(name, Items)),
                           samples => samples(Table, Protection, Size, Words, maps:get(keypos, Items))})]
     end.
 

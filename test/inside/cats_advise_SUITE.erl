@@ -138,7 +138,8 @@ judged(_Config) ->
              {#{size => 1_000_000}, transform},
              {Busy#{callers => 2, protection => private}, stay}, {Busy#{callers => 2, owner => #{otp => true}}, stay},
              {#{name => my_cache, before => 9}, cache}, {#{name => my_cache, calls => #{insert => 1}}, cache},
-             {#{name => my_cache, calls => #{update_counter => 4}}, stay}, {#{name => my_cache, samples => Timed}, cache},
+             {#{name => my_cache, calls => #{update_counter => 4}}, stay},
+             {#{name => my_cache, samples => Timed}, cache},
              {#{name => my_cache, before => 9, type => bag}, stay},
              {#{name => my_cache, before => 9, owner => #{otp => false, application => mnesia}}, stay},
              {Busy#{callers => 2, measured => Measured}, stay},
@@ -169,8 +170,8 @@ of_table(Changes) ->
               samples => [], calls => #{}, callers => 0, owner => #{otp => false, application => undefined}},
     cats_advise_judge:advice(maps:merge(Table, Changes)).
 
-%% Objects of every shape, and every function that has one key. The others are left out, as are tables of which all calls
-%% are such, and tables that stay.
+%% Objects of every shape, and every function that has one key. The others are left out, as are tables of which all
+%% calls are such, and tables that stay.
 measured(_Config) ->
     Shapes = [integer, atom, float, {binary, 0}, {binary, 300}, bitstring, pid, reference, port, function, {tuple, 0},
               {tuple, 3}, {map, 2}, list],

@@ -105,8 +105,9 @@ ask(Node, Module, Function, Arguments) ->
     catch error:{erpc, Reason} -> error({cannot_watch, Node, Reason})
     end.
 
-%% @doc Measures what {@link node/2} has seen: for each table for which it advises cats, the same calls on objects of the
-%% same shapes, on `ets' and on cats. Prints and returns the advice. A table stays with `ets' if a quarter of the rounds were not faster on cats.
+%% @doc Measures what {@link node/2} has seen: for each table for which it advises cats, the same calls on objects of
+%% the same shapes, on `ets' and on cats. Prints and returns the advice. A table stays with `ets' if a quarter of the
+%% rounds was not faster on cats.
 %%
 %% It measures in this node, with as many processes as were seen, for two seconds or more a table, and the ten tables
 %% with most calls. So call it on the same kind of machine, but not in a node that is busy. Calls whose time depends on

@@ -52,7 +52,8 @@ is_cache(#{name := Name, samples := Samples} = Table) ->
     Comes = uses([insert, insert_new], Table) > 0 orelse map_get(before, Table) =/= map_get(size, Table),
     case {Words, uses(?SWEEPS, Table)} of
         {[Word | _], Sweeps} when Comes; Sweeps > 0; Timed > 0 ->
-            io_lib:format("Its name has \"~s\". If it is a cache, cats expires and limits its objects by itself.", [Word]);
+            io_lib:format("Its name has \"~s\". If it is a cache, cats expires and limits its objects by itself.",
+                          [Word]);
         {_, Sweeps} when Sweeps > 0, Timed > 0, 2 * Timed >= length(Samples) ->
             "Its objects have a time of these days in them, and are swept or deleted. cats expires objects by itself.";
         _ ->
@@ -63,8 +64,8 @@ said(#{ratio := Ratio, low := Low, high := High, mix := Mix, percent := Percent,
        processes := Processes}) ->
     Parts = [io_lib:format("~b % ~w", [N, Function])
              || {N, Function} <- lists:reverse(lists:sort([{N, Function} || {Function, N} <- maps:to_list(Mix)]))],
-    io_lib:format("Measured here, cats was ~.2f (~.2f to ~.2f) times as fast: ~s of ~b objects by ~b processes. That mix "
-                  "has ~b % of the calls that were seen.",
+    io_lib:format("Measured here, cats was ~.2f (~.2f to ~.2f) times as fast: ~s of ~b objects by ~b processes. "
+                  "That mix has ~b % of the calls that were seen.",
                   [Ratio, Low, High, lists:join(", ", Parts), Objects, Processes, Percent]).
 
 expect(#{measured := Measured}) ->

@@ -2,8 +2,8 @@
 %% Measures the mix of calls that was seen on a table, on a table of `ets' with the same options and on one of cats.
 %%
 %% What a trace does not tell is left out or assumed. Calls with patterns, funs or lists of keys are left out, as their
-%% time depends on these. Keys are drawn uniformly, and an insertion has one object. Objects have the shapes and the size
-%% of one that was sampled.
+%% time depends on these. Keys are drawn uniformly, and an insertion has one object. Objects have the shapes and the
+%% size of one that was sampled.
 -module(cats_advise_measure).
 -export([measured/1]).
 

@@ -21,11 +21,13 @@ page(Advice) ->
 row(#{name := Name, type := Type, protection := Protection, size := Size, memory := Words, calls := Calls,
       callers := Callers, advice := Advice, why := Why, expect := Expect, differs := Differs,
       owner := #{application := Application}}) ->
-    Kinds = [io_lib:format("~w ~b", [Function, N]) || {Function, N} <- lists:reverse(lists:keysort(2, maps:to_list(Calls)))],
+    Kinds = [io_lib:format("~w ~b", [Function, N])
+             || {Function, N} <- lists:reverse(lists:keysort(2, maps:to_list(Calls)))],
     ["<tr><th scope='row'>", escaped(io_lib:format("~tw", [Name])),
      escaped(io_lib:format(" ~s ~s", [Protection, Type])), [[" of ", escaped(atom_to_list(Application))]
                                                            || Application =/= undefined],
-     "<td><p><b>", advice(Advice), "</b> ", escaped(Why), "\n", [["<p>", escaped(Text), "\n"] || Text <- Expect ++ Differs],
+     "<td><p><b>", advice(Advice), "</b> ", escaped(Why), "\n",
+     [["<p>", escaped(Text), "\n"] || Text <- Expect ++ Differs],
      "<td>", lists:join(", ", Kinds), [io_lib:format(" by ~b processes", [Callers]) || Kinds =/= []],
      [["<td class='number'>", integer_to_list(Number)]
       || Number <- [Size, Words * erlang:system_info(wordsize) div 1024]], "\n"].

@@ -1,7 +1,7 @@
 %% The clients of a measurement. Each sends a message to itself and waits until the server delivers it, again and again.
 %% The modes put and take leave persistent messages in the server, and take them from it. The mode stream writes a
-%% stream of messages, reads it from its begin, and stays its consumer until the VM is ended. Prints that the clients are
-%% ready, and a last line: messages, seconds, and the percentiles 50, 99 and 100 of the latency in microseconds.
+%% stream of messages, reads it from its begin, and stays its consumer until the VM is ended. Prints that the clients
+%% are ready, and a last line: messages, seconds, and the percentiles 50, 99 and 100 of the latency in microseconds.
 -module(load).
 -export([main/1]).
 -include_lib("amqp_client/include/amqp_client.hrl").

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use cats_sync::epoch::{collect, pin};
-use cats_sync::slab::{account, alloc, free, give_back_unused, Relief};
+use cats_sync::slab::{account, alloc, free, give_back_unused, vacate_unused, Relief};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -60,6 +60,27 @@ fn nothing_passes_the_limit() {
         shrink_to(12 << 20);
     }
     assert_eq!(CHANGES.load(SeqCst), 10);
+
+    // Each second page is unused. Others can have its memory once it is vacant, and it can be used again.
+    for _ in 0..2 {
+        let blocks = fill(64, mark);
+        let (odd, even): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.addr().get() >> 16 & 1 == 1);
+        let bytes = odd.len() * 64;
+        free_all(odd, 64);
+        let before = account::held();
+        assert!(alloc(3 << 20).is_none());
+        assert!(vacate_unused(&pin()));
+        assert!(before - account::held() > bytes - bytes / 8);
+        assert!(!vacate_unused(&pin()));
+        let large = fill(3 << 20, mark);
+        assert!(large.len() * (3 << 20) > bytes / 2, "{}", large.len());
+        free_all(large, 3 << 20);
+        let again = fill(64, mark);
+        assert!(again.len() * 64 > bytes - bytes / 8, "{} of {bytes}", again.len() * 64);
+        free_all(again, 64);
+        free_all(even, 64);
+        shrink_to(12 << 20);
+    }
 
     // What is counted elsewhere leaves less room, and little is lost in the sums of threads. Meanwhile chunks may be given back.
     let before = account::held();

@@ -4,7 +4,7 @@ use super::host::Vm;
 use super::manage::reader_groups;
 use super::*;
 use cats_sync::facade::{AtomicBool, Ordering};
-use cats_sync::slab::{account, give_back_unused};
+use cats_sync::slab::{account, give_back_unused, vacate_unused};
 use cats_table::garbage::Left;
 use cats_table::Position;
 use std::mem::MaybeUninit;
@@ -26,9 +26,9 @@ pub fn budget(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     Ok(env.tuple(&[limit, env.unsigned(account::held() as u64)]))
 }
 
-/// Makes memory free for a call that has found none within the limit. Chunks that are not used go back first, then each table with a limit
-/// gives up its share, and garbage is cleared away. Returns `again` if there is some now, `busy` if others are about to make some,
-/// otherwise `none`, and `undefined` without a limit. One caller at a time does so. Not on a scheduler.
+/// Makes memory free for a call that has found none within the limit. Chunks and pages that are not used go back first. If there were no such
+/// pages, each table with a limit gives up its share, and garbage is cleared away. Returns `again` if there is some now, `busy` if others are
+/// about to make some, otherwise `none`, and `undefined` without a limit. One caller at a time does so. Not on a scheduler.
 pub fn relieve(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     static RELIEVING: Mutex<()> = Mutex::new(());
     if account::limit().is_none() {
@@ -42,9 +42,12 @@ pub fn relieve(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     };
     let _relief = Relief::new();
     let gave_back = give_back_unused(&pin());
+    if vacate_unused(&pin()) {
+        return Ok(atoms::again());
+    }
     let shed = shed(env)?;
     let left = registry().reap(&Vm(env), SLICE);
-    Ok(if shed > 0 {
+    Ok(if vacate_unused(&pin()) || shed > 0 {
         atoms::again()
     } else if gave_back || left != Left::Nothing {
         atoms::busy()

@@ -140,6 +140,11 @@ pub(super) fn give(bytes: usize) {
     notice();
 }
 
+/// Takes back a part of a block that was given before the block.
+pub(super) fn restore(bytes: usize) {
+    HELD.fetch_add(bytes, Ordering::Relaxed);
+}
+
 /// Adds memory that is not the source's, or takes it back if the number is negative. Only with a limit.
 #[inline]
 pub fn count(bytes: isize) {

@@ -20,7 +20,8 @@
 //! to it stay in it. When it has lost many, another empty chunk takes its place.
 //!
 //! If the [account](super::account) has a limit, regions are one chunk long, so that each empty chunk can be given back. The stock takes at most
-//! a part of what is left.
+//! a part of what is left. When memory is short, the system gets that of unused pages back. Such a page is *vacant*: the account does not count
+//! it until it is used again.
 
 use super::class::PAGE;
 use super::map::{map, unmap, vacate};
@@ -57,13 +58,32 @@ const _: () = assert!(HEADERS * (PAGE / HEADERS) == PAGE && size_of::<Chunk>() <
 #[repr(C)]
 struct Chunk {
     region: *mut Region,
-    /// One bit for each unused page.
+    /// One bit for each unused page, and for each of those that is vacant.
     unused: u32,
-    /// Whether the chunk is in stock.
-    stocked: bool,
-    /// Neighbours in the list of chunks with unused pages, or in stock.
+    vacant: u32,
+    /// The list that the chunk is in, and its neighbours there.
+    list: List,
     previous: *mut Chunk,
     next: *mut Chunk,
+}
+
+impl Chunk {
+    /// The unused pages that have memory.
+    fn present(&self) -> u32 {
+        self.unused & !self.vacant
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum List {
+    /// In no list: the chunk has no unused pages, or is the reserve.
+    None,
+    /// Chunks with unused pages that have memory.
+    Present,
+    /// Chunks in stock.
+    Stock,
+    /// Chunks whose unused pages are all vacant.
+    Vacant,
 }
 
 /// Address space from the system.
@@ -74,15 +94,17 @@ struct Region {
     touched: usize,
     /// The account of each touched chunk.
     accounts: [Option<NonNull<u8>>; MOST_CHUNKS],
-    /// Pages in use, and chunks being made.
+    /// Pages in use or being vacated, and chunks being made.
     used: usize,
+    /// Vacant pages, when it was taken out of all lists.
+    vacant: usize,
     next: *mut Region,
 }
 
 struct Arena {
-    /// Chunks with unused pages.
-    chunks: *mut Chunk,
-    /// Chunks in stock, and their number.
+    /// The lists, and the number of chunks in stock.
+    present: *mut Chunk,
+    vacant: *mut Chunk,
     stock: *mut Chunk,
     stocked: usize,
     /// Regions with untouched chunks.
@@ -104,7 +126,8 @@ struct Arena {
 unsafe impl Send for Arena {}
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
-    chunks: ptr::null_mut(),
+    present: ptr::null_mut(),
+    vacant: ptr::null_mut(),
     stock: ptr::null_mut(),
     stocked: 0,
     regions: ptr::null_mut(),
@@ -149,11 +172,9 @@ pub fn take(class: usize) -> Option<&'static Page> {
     let mut arena = lock();
     loop {
         // SAFETY: chunks in the list are under the lock.
-        if let Some(chunk) = unsafe { arena.chunks.as_mut() } {
+        if let Some(chunk) = unsafe { arena.present.as_mut() } {
             let page = arena.page_of_chunk(chunk);
-            if chunk.unused == 0 {
-                arena.unlink(chunk);
-            }
+            arena.relink(chunk);
             if arena.reserve.is_null() && arena.touched > RESERVE_FROM {
                 keep_reserve(arena);
             }
@@ -162,7 +183,12 @@ pub fn take(class: usize) -> Option<&'static Page> {
         // SAFETY: chunks in stock are under the lock.
         if let Some(chunk) = unsafe { arena.stock.as_mut() } {
             arena.unlink(chunk);
-            arena.link(chunk, false);
+            arena.link(chunk, List::Present);
+        // SAFETY: as above.
+        } else if let Some(chunk) = unsafe { arena.vacant.as_mut() }.filter(|_| account::take(PAGE)) {
+            chunk.vacant &= chunk.vacant - 1;
+            arena.relink(chunk);
+            continue;
         } else {
             arena = match touch_chunk(arena, false) {
                 Some(arena) => arena,
@@ -208,7 +234,7 @@ fn keep_reserve(arena: MutexGuard<'static, Arena>) {
     };
     if arena.reserve.is_null() {
         // It was linked just now.
-        let chunk = arena.chunks;
+        let chunk = arena.present;
         arena.unlink(chunk);
         arena.reserve_chunk(chunk);
     }
@@ -263,7 +289,7 @@ fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<Mutex
     arena = lock();
     // SAFETY: kept by the count above.
     unsafe { (*region).used -= 1 };
-    arena.link(chunk, stocked);
+    arena.link(chunk, if stocked { List::Stock } else { List::Present });
     Some(arena)
 }
 
@@ -275,17 +301,17 @@ pub fn reserve(bytes: usize) {
     WORK.notify_one();
 }
 
-/// Whether there are unused pages of so many bytes, beside those of the reserve.
+/// Whether there are unused pages of so many bytes that have memory, beside those of the reserve.
 pub fn has_unused(bytes: usize) -> bool {
     let arena = lock();
     let mut pages = 0;
-    for mut at in [arena.chunks, arena.stock] {
+    for mut at in [arena.present, arena.stock] {
         // SAFETY: chunks in the lists are under the lock.
         while let Some(chunk) = unsafe { at.as_ref() } {
             if pages * PAGE >= bytes {
                 return true;
             }
-            pages += chunk.unused.count_ones() as usize;
+            pages += chunk.present().count_ones() as usize;
             at = chunk.next;
         }
     }
@@ -308,6 +334,56 @@ pub fn give_back_unused(guard: &Guard) -> bool {
     drop(arena);
     let any = !removed.is_null();
     retire(removed, guard);
+    any
+}
+
+/// Vacates unused pages: the system gets their memory back. Returns whether there were any. Takes microseconds for each.
+pub fn vacate_unused(guard: &Guard) -> bool {
+    let (mut any, mut arena) = (false, lock());
+    for _ in 0..arena.touched {
+        let chunk = arena.present;
+        if chunk.is_null() || arena.touched <= arena.reserved {
+            break;
+        }
+        // SAFETY: chunks in the list are under the lock, and their regions too.
+        let (pages, region) = unsafe { ((*chunk).present(), (*chunk).region) };
+        // As if they were in use, so that nobody else takes them and the chunk stays.
+        // SAFETY: as above.
+        unsafe {
+            (*chunk).unused &= !pages;
+            (*region).used += pages.count_ones() as usize;
+        }
+        if arena.kept == region {
+            arena.kept = ptr::null_mut();
+        }
+        arena.relink(chunk);
+        drop(arena);
+        let page = |index: &usize| {
+            chunk
+                .cast::<u8>()
+                .map_addr(|chunk| (chunk & !(CHUNK - 1)) + index * PAGE)
+        };
+        let taken = (0..PAGES).filter(|index| pages & 1 << index != 0);
+        // SAFETY: these pages are unused, and nobody else takes them.
+        let vacated = taken.filter(|index| unsafe { system::give_back(page(index), PAGE) });
+        let vacated = vacated.fold(0, |vacated, index| vacated | 1 << index);
+        arena = lock();
+        // SAFETY: as above. The chunk is there, as it had pages in use.
+        unsafe {
+            (*chunk).unused |= pages;
+            (*chunk).vacant |= vacated;
+            (*region).used -= pages.count_ones() as usize;
+        }
+        arena.relink(chunk);
+        account::give(vacated.count_ones() as usize * PAGE);
+        any |= vacated != 0;
+        // SAFETY: as above.
+        release(arena, unsafe { &mut *region }, guard);
+        if vacated != pages {
+            return any;
+        }
+        arena = lock();
+    }
     any
 }
 
@@ -366,19 +442,21 @@ pub fn give(page: &'static Page, guard: &Guard) {
     let index = (header.addr() - chunk.addr()) / size_of::<Page>();
     let mut arena = lock();
     // SAFETY: the chunk is there while a page of it is in use, and its header is under the lock.
-    let (region, was_full) = unsafe {
-        let was_full = (*chunk).unused == 0;
+    let region = unsafe {
         (*chunk).unused |= 1 << index;
         (*(*chunk).region).used -= 1;
-        (&mut *(*chunk).region, was_full)
+        &mut *(*chunk).region
     };
     if chunk == arena.reserve {
         return;
     }
-    if was_full {
-        arena.link(chunk, false);
-    }
+    arena.relink(chunk);
     arena.renew_reserve(chunk);
+    release(arena, region, guard);
+}
+
+/// Gives a region back if it is unused now, and those that are in stock beyond the goal.
+fn release(mut arena: MutexGuard<'static, Arena>, region: &mut Region, guard: &Guard) {
     if region.used > 0 || arena.touched - region.touched < arena.reserved {
         return;
     }
@@ -406,10 +484,10 @@ fn retire(mut removed: *mut Region, guard: &Guard) {
 }
 
 impl Arena {
-    /// Takes an unused page of a chunk that has one.
+    /// Takes an unused page of a chunk that has one with memory.
     fn page_of_chunk(&mut self, chunk: &mut Chunk) -> Unused {
-        let index = chunk.unused.trailing_zeros() as usize;
-        chunk.unused &= chunk.unused - 1;
+        let index = chunk.present().trailing_zeros() as usize;
+        chunk.unused &= !(1 << index);
         // SAFETY: a region is there while it has a chunk in a list, or the reserve.
         unsafe { (*chunk.region).used += 1 };
         if self.kept == chunk.region {
@@ -437,7 +515,7 @@ impl Arena {
     /// Makes this chunk, which is in the list, the reserve, if it is empty and the reserve has lost many pages.
     fn renew_reserve(&mut self, chunk: *mut Chunk) {
         // SAFETY: both chunks are under the lock.
-        let (unused, reserve) = unsafe { ((*chunk).unused.count_ones(), self.reserve.as_mut()) };
+        let (unused, reserve) = unsafe { ((*chunk).present().count_ones(), self.reserve.as_mut()) };
         let Some(reserve) = reserve.filter(|reserve| reserve.unused.count_ones() < RESERVED) else {
             return;
         };
@@ -446,9 +524,7 @@ impl Arena {
             self.reserve_chunk(chunk);
             // SAFETY: as in `reserve_chunk`. It still has pages in use.
             unsafe { (*reserve.region).used -= 1 };
-            if reserve.unused != 0 {
-                self.link(reserve, false);
-            }
+            self.relink(reserve);
         }
     }
 
@@ -464,12 +540,24 @@ impl Arena {
         stock.max(self.reserved.saturating_sub(used))
     }
 
-    fn link(&mut self, chunk: *mut Chunk, stocked: bool) {
-        self.stocked += usize::from(stocked);
-        let first = if stocked { &mut self.stock } else { &mut self.chunks };
+    fn first(&mut self, list: List) -> &mut *mut Chunk {
+        match list {
+            List::Stock => &mut self.stock,
+            List::Vacant => &mut self.vacant,
+            List::Present | List::None => &mut self.present,
+        }
+    }
+
+    /// Adds a chunk that is in no list.
+    fn link(&mut self, chunk: *mut Chunk, list: List) {
+        if list == List::None {
+            return;
+        }
+        self.stocked += usize::from(list == List::Stock);
+        let first = self.first(list);
         // SAFETY: chunks in the lists, and this one, are under the lock.
         unsafe {
-            (*chunk).stocked = stocked;
+            (*chunk).list = list;
             (*chunk).previous = ptr::null_mut();
             (*chunk).next = *first;
             if let Some(first) = first.as_mut() {
@@ -482,16 +570,34 @@ impl Arena {
     fn unlink(&mut self, chunk: *mut Chunk) {
         // SAFETY: chunks in the lists, and this one, are under the lock.
         unsafe {
-            let (previous, next) = ((*chunk).previous, (*chunk).next);
-            self.stocked -= usize::from((*chunk).stocked);
+            let (list, previous, next) = ((*chunk).list, (*chunk).previous, (*chunk).next);
+            if list == List::None {
+                return;
+            }
+            (*chunk).list = List::None;
+            self.stocked -= usize::from(list == List::Stock);
             match previous.as_mut() {
                 Some(previous) => previous.next = next,
-                None if (*chunk).stocked => self.stock = next,
-                None => self.chunks = next,
+                None => *self.first(list) = next,
             }
             if let Some(next) = next.as_mut() {
                 next.previous = previous;
             }
+        }
+    }
+
+    /// Moves a chunk that is neither in stock nor the reserve to the list of its unused pages.
+    fn relink(&mut self, chunk: *mut Chunk) {
+        // SAFETY: the chunk is under the lock.
+        let (now, unused, present) = unsafe { ((*chunk).list, (*chunk).unused, (*chunk).present()) };
+        let list = match (unused, present) {
+            (0, _) => List::None,
+            (_, 0) => List::Vacant,
+            _ => List::Present,
+        };
+        if list != now {
+            self.unlink(chunk);
+            self.link(chunk, list);
         }
     }
 
@@ -528,7 +634,10 @@ impl Arena {
     fn remove(&mut self, region: &mut Region) {
         for number in 0..region.touched {
             // All touched chunks are in a list: they have unused pages only.
-            self.unlink(headers(region.first.as_ptr().wrapping_add(number * CHUNK)).cast());
+            let chunk: *mut Chunk = headers(region.first.as_ptr().wrapping_add(number * CHUNK)).cast();
+            self.unlink(chunk);
+            // SAFETY: the chunk is under the lock.
+            region.vacant += unsafe { (*chunk).vacant.count_ones() as usize };
         }
         self.touched -= region.touched;
         let mut at = &raw mut self.regions;
@@ -552,6 +661,7 @@ fn make_region(chunks: usize) -> Option<*mut Region> {
         touched: 0,
         accounts: [None; MOST_CHUNKS],
         used: 0,
+        vacant: 0,
         next: ptr::null_mut(),
     })))
 }
@@ -583,6 +693,7 @@ unsafe fn give_back(region: *mut Region) {
         for account in region.accounts.into_iter().flatten() {
             source::give(account, CHUNK);
         }
+        account::restore(region.vacant * PAGE);
     }
 }
 
@@ -626,7 +737,8 @@ unsafe fn make_chunk(address: *mut u8, region: *mut Region) -> *mut Chunk {
             region,
             // Page 0 is the headers'.
             unused: u32::MAX - 1,
-            stocked: false,
+            vacant: 0,
+            list: List::None,
             previous: ptr::null_mut(),
             next: ptr::null_mut(),
         });

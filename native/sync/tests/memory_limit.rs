@@ -64,6 +64,7 @@ fn nothing_passes_the_limit() {
     // Each second page is unused. Others can have its memory once it is vacant, and it can be used again.
     for _ in 0..2 {
         let blocks = fill(64, mark);
+        assert!(blocks.len() * 64 <= mark);
         let (odd, even): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.addr().get() >> 16 & 1 == 1);
         let bytes = odd.len() * 64;
         free_all(odd, 64);
@@ -78,6 +79,8 @@ fn nothing_passes_the_limit() {
         let again = fill(64, mark);
         assert!(again.len() * 64 > bytes - bytes / 8, "{} of {bytes}", again.len() * 64);
         free_all(again, 64);
+        // Their chunks go back with vacant pages.
+        assert!(vacate_unused(&pin()));
         free_all(even, 64);
         shrink_to(12 << 20);
     }

@@ -398,7 +398,9 @@ explain_by_call(Reason, Function, [Table, _EtsTable], {cats, Cause}) when Functi
 explain_by_call(Reason, Function, [_Table, EtsTable], {ets, Cause}) when Function =:= from_ets; Function =:= to_ets ->
     case is_table(cats, EtsTable) andalso not is_table(ets, EtsTable) of
         true -> #{2 => <<"a table of cats, not of ets">>};
-        false -> copied(Reason, 2, EtsTable, Cause)
+        false ->
+            maps:map(fun(_, Remark) -> binary:replace(Remark, <<"table of cats">>, <<"table of ets">>) end,
+                     copied(Reason, 2, EtsTable, Cause))
     end;
 explain_by_call(badarg, Function, [Table, _DetsTable], none) when Function =:= from_dets; Function =:= to_dets ->
     case is_table(ets, Table) andalso not is_table(cats, Table) of

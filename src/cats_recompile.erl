@@ -62,11 +62,12 @@ apps(Apps, OutDir) ->
 %% then replace them.
 %%
 %% Nothing is written unless all modules can be recompiled, and a file that would not change stays.
-%% {@link format_error/1} describes the reasons of a failure.
+%% {@link format_error/1} describes the reasons of a failure. An option that there is not raises `{bad_option, Option}'.
 -spec apps([app()], file:name_all(), [option()]) ->
           {ok, Changed :: [module()], [warning()]} | {error, [Reason :: term()]}.
 apps(Apps, Out, Options) ->
     OutDir = unicode:characters_to_list(Out),
+    [error({bad_option, Option}) || Option <- Options, not is_option(Option)],
     Rules = cats_forms:rules(Options),
     Wanted = wanted(proplists:get_all_values(modules, Options)),
     Found = [find(App) || App <- Apps],
@@ -83,6 +84,10 @@ apps(Apps, Out, Options) ->
              end,
     _ = [report(Result) || proplists:get_bool(report, Options)],
     Result.
+
+is_option(report) -> true;
+is_option({Name, _}) -> lists:member(Name, [report, modules, except, calls]);
+is_option(_) -> false.
 
 wanted([]) -> all;
 wanted(Lists) ->

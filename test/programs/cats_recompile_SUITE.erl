@@ -180,6 +180,8 @@ not_possible(Config) ->
     ok = file:write_file(filename:join(Original, "ebin/recompiled_b.beam"), "nonsense"),
     {error, [{bad_file, _, _} = Damaged]} = cats_recompile:apps([Original], out(Config)),
     ?assertMatch({match, _}, re:run(cats_recompile:format_error(Damaged), "recompiled_b.beam cannot be read")),
+    [?assertError({bad_option, Option}, cats_recompile:apps([Original], out(Config), [report, Option]))
+     || Option <- [repot, {exept, []}]],
     ?assertError({bad_exception, sys_dist}, cats_recompile:apps([Original], out(Config), [{except, [sys_dist]}])),
     ?assertEqual({error, enoent}, file:list_dir(out(Config))).
 

@@ -130,7 +130,7 @@ rounds(Number, Start, Said, Workers, Candidates, Spec, Say) ->
     Round = [{Candidate, trial(Candidate, Workers, Spec)} || Candidate <- Order],
     Now = seconds(),
     Passed = Now - Start,
-    [Say("round ~b, ~b of ~p seconds~n", [Number, round(Passed), Spec#spec.seconds]) || Now - Said >= 1],
+    _ = [Say("round ~b, ~b of ~p seconds~n", [Number, round(Passed), Spec#spec.seconds]) || Now - Said >= 1],
     case Number >= ?ROUNDS andalso Passed + Passed / Number > Spec#spec.seconds of
         true -> [Round];
         false -> [Round | rounds(Number + 1, Start, said(Said, Now), Workers, Candidates, Spec, Say)]

@@ -8,7 +8,7 @@
 -define(LIMIT, (48 bsl 20)).
 
 all() ->
-    [fills, goes_on, caches_first, shares, many_caches, too_much,
+    [fills, goes_on, unpacks, caches_first, shares, many_caches, too_much,
      lists, transactions, writers, alarm, reserve, settings, unlimited,
      explained].
 
@@ -103,6 +103,24 @@ full() ->
          true = cats:delete(Table)
      end || Type <- [set, ordered_set]],
     ok.
+
+%% Where objects are unpacked to be read, there is memory for that. What is taken is not lost.
+unpacks(_Config) -> [ok = limited(unpacked, [Type]) || Type <- [set, ordered_set, bag, duplicate_bag]].
+
+unpacked(Type) ->
+    Object = fun(N) -> {N, lists:seq(N, N + 2000)} end,
+    Table = cats:new(t, [Type, compressed]),
+    Count = fill(fun(N) -> cats:insert(Table, Object(N)) end),
+    [[{N, [N | _]}] = cats:lookup(Table, N) || N <- lists:seq(1, Count)],
+    Count = cats:foldl(fun({N, [N | _]}, Sum) -> Sum + 1 end, 0, Table),
+    Count = length([N || {N, [N | _]} <- walk(Table, cats:first_lookup(Table))]),
+    [?assertEqual([Object(N)], cats:take(Table, N)) || N <- lists:seq(1, 20)],
+    ?assertEqual([[Object(N)] || N <- lists:seq(21, 40)], cats:take_many(Table, lists:seq(21, 40))),
+    ?assertEqual(Count - 40, cats:info(Table, size)),
+    ok.
+
+walk(_, '$end_of_table') -> [];
+walk(Table, {Key, Objects}) -> Objects ++ walk(Table, cats:next_lookup(Table, Key)).
 
 %% Tables that evict give up what they have before a call is refused.
 caches_first(_Config) -> ok = limited(caches_give_up, []).

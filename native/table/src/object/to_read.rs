@@ -244,12 +244,13 @@ impl Copies {
     }
 }
 
-/// New memory of `words` words.
+/// New memory of `words` words. As it is given back soon, it may come from what is kept for that.
 ///
 /// # Safety
 /// This thread has a guard as long as the memory is used.
 #[inline(never)]
 pub(super) unsafe fn memory_for_now<'a>(words: usize) -> &'a mut [MaybeUninit<u64>] {
+    let _relief = slab::Relief::new();
     let guard = epoch::pin();
     let memory = slab::needed(slab::alloc_pinned(&guard, words * 8));
     // SAFETY: the memory is new and has no other user. It is retired once, so it lives until all present guards have ended.

@@ -87,6 +87,11 @@ impl<'g> Handle<'g> {
             match old {
                 None => (Step::Keep, Ok(0)),
                 Some(old) => {
+                    if self.table.options().compressed() {
+                        // Before anything is removed, as there may be no memory.
+                        // SAFETY: `found` was filled under the lock.
+                        unsafe { found.unpack_all() }
+                    }
                     self.uncount(store, old);
                     (Step::Remove, Ok(old.body))
                 }
@@ -95,10 +100,6 @@ impl<'g> Handle<'g> {
         store.written(probe);
         // SAFETY: nothing links to the old entry any more. The objects live for guards taken before, and this call has one.
         unsafe { retire_replaced(self.guard, old) }
-        if self.table.options().compressed() {
-            // SAFETY: `taken` was filled under the lock. It was checked there that the objects are not too large.
-            unsafe { taken.unpack_all() }
-        }
         Ok(())
     }
 

@@ -261,6 +261,8 @@ struct Recorder {
     rings: Box<[AtomicPtr<Named>]>,
     /// Events of threads that have no ring.
     missed: AtomicU64,
+    /// When it was stopped, in nanoseconds since the start; `u64::MAX` while it is on.
+    stopped: AtomicU64,
 }
 
 global! {
@@ -387,6 +389,7 @@ impl Recording {
             room,
             rings: (0..THREADS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             missed: AtomicU64::new(0),
+            stopped: AtomicU64::new(u64::MAX),
         }));
         // Release pairs with the Acquire of `write`.
         let set = RECORDER.compare_exchange(ptr::null_mut(), recorder, Ordering::Release, Ordering::Relaxed);
@@ -403,10 +406,12 @@ impl Recording {
         unsafe { &*self.0 }
     }
 
-    /// Records nothing more from now on, but for what other threads are writing.
+    /// Records nothing more from now on. What other threads are writing is left out when the events are read, if it ends later.
     pub fn stop(&self) {
         // Relaxed: it publishes nothing, and a thread that still sees the recorder may write to it.
         let _ = RECORDER.compare_exchange(self.0, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+        // Relaxed: a number of its own. The first stop counts.
+        self.recorder().stopped.fetch_min(self.elapsed(), Ordering::Relaxed);
     }
 
     /// Nanoseconds since the start.
@@ -425,6 +430,9 @@ impl Recording {
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let mut events = Vec::new();
         let lost = ring.read(|words| events.push(Recorded::from_words(words)));
+        // Relaxed: a number of its own.
+        let stopped = self.recorder().stopped.load(Ordering::Relaxed);
+        events.retain(|event| event.end <= stopped);
         Some((std::str::from_utf8(name).unwrap_or_default(), events, lost))
     }
 
@@ -539,6 +547,16 @@ mod tests {
         recording.stop();
         assert!(!is_on());
         record(|| unreachable!("it was stopped"));
+        // A thread that began before is slow.
+        let end = recording.elapsed() + 1;
+        let late = Recorded {
+            event: slice(3),
+            end,
+            duration: 0,
+        };
+        let ring = recording.recorder().ring(epoch::slot_index()).unwrap();
+        ring.write(late.words());
+        assert_eq!(events(epoch::slot_index()).unwrap().0, own);
         // A recording that is not on does not end another one.
         let other = Recording::start(0, 1).unwrap();
         drop(recording);

@@ -17,8 +17,10 @@ PAIRS = [("Delete a table of {objects}: the caller waits", "large_tables", {"typ
           {"type": "ordered_set", "call": "select of 1000 by guards"}),
          ("Look up one of {objects} (set)", "large_tables", {"type": "set", "call": "lookup"}),
          ("Look up one of {objects} (ordered_set)", "large_tables", {"type": "ordered_set", "call": "lookup"}),
-         ("Look up one of 1000 sessions (set)", "everyday", {"group": "values", "call": "lookup of a session", "workers": 1}),
-         ("Insert one of 1000 sessions over itself (set)", "everyday", {"group": "values", "call": "insert of a session", "workers": 1})]
+         ("Look up one of 1000 sessions (set)", "everyday",
+          {"group": "shapes", "call": "lookup of a session as a map among 1000", "workers": 1}),
+         ("Insert one of 1000 sessions over itself (set)", "everyday",
+          {"group": "shapes", "call": "insert of a session as a map among 1000", "workers": 1})]
 WIDTH, LEFT, BAR, PAIR, TOP = 540, 60, 360, 84, 30
 STYLE = """
     text { font: 16px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #1f2328 }

@@ -11,7 +11,7 @@ TYPES, CALLS = ("set", "ordered_set"), ("lookup", "select of 1000 by guards", "d
 EXPERIMENTS = {"large_tables": ({"unit": "us", "better": "lower"},
                                 [f"type={kind},objects=4000000,call={call}" for kind in TYPES for call in CALLS], ["ets", "cats"]),
                "everyday": ({"unit": "ns", "better": "lower"},
-                            [f"group=values,call={call} of a session,workers=1" for call in ("lookup", "insert")], ["ets", "cats"])}
+                            [f"group=shapes,call={call} of a session as a map among 1000,workers=1" for call in ("lookup", "insert")], ["ets", "cats"])}
 
 
 class Headline(unittest.TestCase):

@@ -119,6 +119,7 @@ check: deps-test ## what takes long: histories by the thousand, models, other ta
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
 	@$(MAKE) cluster
+	@cd native && cargo test --locked -p cats-bench --lib
 	@$(MAKE) test-conflicts test-portable test-small test-targets test-aarch64
 	@$(MAKE) sanitize
 	@SECONDS=3600 scripts/sanitize storm

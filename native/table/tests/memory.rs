@@ -1,7 +1,7 @@
 //! An operation that fails for lack of memory changes nothing. It succeeds when there is memory again.
 
+use crate::alone;
 use crate::common::*;
-use crate::turn;
 use cats_sync::{epoch, slab};
 use cats_table::{BagChange, Committed, Failure, Kind, LongReads, Object, Reads, Right, Table, Writes};
 use cats_term::lease::Request;
@@ -11,6 +11,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
 /// The largest block that the slabs take from a page. Larger ones come directly from the source.
 const LARGEST: usize = 32 << 10;
@@ -42,10 +44,25 @@ fn without_memory(f: impl FnOnce()) {
 
 /// Runs `f` while there is no memory but blocks of this size, which have been used before.
 fn with_blocks_of(left: usize, f: impl FnOnce()) {
+    /// There is memory again, also for the tests after one that fails.
+    struct Exhausted;
+    impl Drop for Exhausted {
+        fn drop(&mut self) {
+            EXHAUSTED.store(false, SeqCst);
+        }
+    }
     EXHAUSTED.store(true, SeqCst);
+    let exhausted = Exhausted;
     let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
-    for size in (8..=LARGEST).rev().step_by(8) {
-        blocks.extend(std::iter::from_fn(|| slab::alloc(size).map(|block| (block, size))));
+    // The thread that keeps a stock may still be making a chunk, for which there was memory before.
+    let mut quiet = 0;
+    while quiet < 5 {
+        let before = blocks.len();
+        for size in (8..=LARGEST).rev().step_by(8) {
+            blocks.extend(std::iter::from_fn(|| slab::alloc(size).map(|block| (block, size))));
+        }
+        quiet = if blocks.len() == before { quiet + 1 } else { 0 };
+        thread::sleep(Duration::from_millis(5));
     }
     let free = |blocks: Vec<(NonNull<u8>, usize)>| {
         for (block, size) in blocks {
@@ -53,58 +70,62 @@ fn with_blocks_of(left: usize, f: impl FnOnce()) {
             unsafe { slab::free(block, size) };
         }
     };
-    let (left, others) = blocks.into_iter().partition(|(_, size)| *size == left);
+    let (mut left, mut others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(_, size)| *size == left);
+    // So the page stays one of this size.
+    others.extend(left.pop());
     free(left);
     f();
-    EXHAUSTED.store(false, SeqCst);
+    drop(exhausted);
     free(others);
 }
 
 #[test]
 fn a_want_of_memory_passes() {
-    let _turn = turn();
-    let (registry, world) = (registry(), World::default());
-    // A blank table gets contents of its own. Blank ones are the same for all tables, so that a new table may need no memory.
-    let guard = epoch::pin();
-    let table = enter_blank(registry, &world, &guard, options(Kind::Set, 1), atom(1), 1, None).unwrap();
-    let handle = table.by_identifier(&guard);
-    without_memory(|| {
-        assert_eq!(table.check(Right::Write, || 1), Err(Failure::NoMemory));
-        assert_eq!(table.check(Right::Read, || 1), Ok(()));
-        assert_eq!((handle.size(), contents(handle).len()), (0, 0));
+    alone(|| {
+        let (registry, world) = (registry(), World::default());
+        // A blank table gets contents of its own. Blank ones are the same for all tables, so that a new table may need no memory.
+        let guard = epoch::pin();
+        let table = enter_blank(registry, &world, &guard, options(Kind::Set, 1), atom(1), 1, None).unwrap();
+        let handle = table.by_identifier(&guard);
+        without_memory(|| {
+            assert_eq!(table.check(Right::Write, || 1), Err(Failure::NoMemory));
+            assert_eq!(table.check(Right::Read, || 1), Ok(()));
+            assert_eq!((handle.size(), contents(handle).len()), (0, 0));
+        });
+        assert_eq!(table.check(Right::Write, || 1), Ok(()));
+        let ordered = enter_blank(registry, &world, &guard, options(Kind::OrderedSet, 1), atom(1), 1, None).unwrap();
+        without_memory(|| {
+            let refused = panic::catch_unwind(AssertUnwindSafe(|| ordered.check(Right::Write, || 1)));
+            assert!(refused.unwrap_err().is::<slab::OutOfMemory>());
+        });
+        assert_eq!(ordered.check(Right::Write, || 1), Ok(()));
+        registry.delete(&world, ordered.by_identifier(&guard)).unwrap();
+        let word = small(1).unwrap();
+        handle.insert(Object::flat(&[word, word])).unwrap();
+        assert_eq!(contents(handle).len(), 1);
+        registry.delete(&world, handle).unwrap();
     });
-    assert_eq!(table.check(Right::Write, || 1), Ok(()));
-    let ordered = enter_blank(registry, &world, &guard, options(Kind::OrderedSet, 1), atom(1), 1, None).unwrap();
-    without_memory(|| {
-        let refused = panic::catch_unwind(AssertUnwindSafe(|| ordered.check(Right::Write, || 1)));
-        assert!(refused.unwrap_err().is::<slab::OutOfMemory>());
-    });
-    assert_eq!(ordered.check(Right::Write, || 1), Ok(()));
-    registry.delete(&world, ordered.by_identifier(&guard)).unwrap();
-    let word = small(1).unwrap();
-    handle.insert(Object::flat(&[word, word])).unwrap();
-    assert_eq!(contents(handle).len(), 1);
-    registry.delete(&world, handle).unwrap();
 }
 
 /// A list gets what the structure needs from the reserve. If that is used up, the objects that were inserted before stay, and are counted.
 #[test]
 fn a_list_that_fails_half_way_is_counted() {
-    let _turn = turn();
-    let (registry, world) = (registry(), World::default());
-    let guard = epoch::pin();
-    let table = enter(registry, &world, &guard, options(Kind::OrderedSet, 1), atom(1), 1, None).unwrap();
-    let handle = table.by_identifier(&guard);
-    let pairs: Vec<[u64; 2]> = (0..300_000).map(|i| [small(i).unwrap(); 2]).collect();
-    without_memory(|| {
-        let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::flat(pair)));
-        let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, Request::Fresh)));
-        assert!(inserted.unwrap_err().is::<slab::OutOfMemory>());
+    alone(|| {
+        let (registry, world) = (registry(), World::default());
+        let guard = epoch::pin();
+        let table = enter(registry, &world, &guard, options(Kind::OrderedSet, 1), atom(1), 1, None).unwrap();
+        let handle = table.by_identifier(&guard);
+        let pairs: Vec<[u64; 2]> = (0..300_000).map(|i| [small(i).unwrap(); 2]).collect();
+        without_memory(|| {
+            let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::flat(pair)));
+            let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, Request::Fresh)));
+            assert!(inserted.unwrap_err().is::<slab::OutOfMemory>());
+        });
+        let found = contents(handle).len();
+        assert!(found > 0);
+        assert_eq!(handle.size(), found);
+        registry.delete(&world, handle).unwrap();
     });
-    let found = contents(handle).len();
-    assert!(found > 0);
-    assert_eq!(handle.size(), found);
-    registry.delete(&world, handle).unwrap();
 }
 
 /// How many blocks of a size there are, up to this number.
@@ -120,119 +141,126 @@ fn blocks_of(size: usize, most: usize) -> usize {
 /// The second object of a key needs a group and a chunk of it. Where only one of both has memory, that is given back once.
 #[test]
 fn a_group_is_made_with_memory_or_not_at_all() {
-    let _turn = turn();
-    let (registry, world) = (registry(), World::default());
-    for kind in [Kind::Bag, Kind::DuplicateBag] {
-        let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
-        let guard = epoch::pin();
-        let handle = table.by_identifier(&guard);
-        let number = |number: i64| small(number).unwrap();
-        let insert = |value| handle.insert(Object::flat(&[number(1), number(value)]));
-        insert(1).unwrap();
-        let before = contents(handle);
-        // Each size is a class of its own, up to this one.
-        for size in (16..=256).step_by(8) {
-            with_blocks_of(size, || {
-                let all = blocks_of(size, usize::MAX);
-                assert_eq!(insert(2), Err(Failure::NoMemory), "{size}");
-                assert_eq!(blocks_of(size, 2 * all), all, "{size}");
-            });
-            assert_eq!(contents(handle), before);
+    alone(|| {
+        let (registry, world) = (registry(), World::default());
+        for kind in [Kind::Bag, Kind::DuplicateBag] {
+            let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+            let guard = epoch::pin();
+            let handle = table.by_identifier(&guard);
+            let number = |number: i64| small(number).unwrap();
+            let insert = |value| handle.insert(Object::flat(&[number(1), number(value)]));
+            insert(1).unwrap();
+            let before = contents(handle);
+            // Each size is a class of its own, up to this one.
+            for size in (16..=256).step_by(8) {
+                with_blocks_of(size, || {
+                    let all = blocks_of(size, usize::MAX);
+                    assert_eq!(insert(2), Err(Failure::NoMemory), "{size}");
+                    assert_eq!(blocks_of(size, 2 * all), all, "{size}");
+                });
+                assert_eq!(contents(handle), before);
+            }
+            insert(2).unwrap();
+            assert_eq!(handle.size(), 2);
+            registry.delete(&world, handle).unwrap();
         }
-        insert(2).unwrap();
-        assert_eq!(handle.size(), 2);
-        registry.delete(&world, handle).unwrap();
-    }
+    });
 }
 
 /// Calls that give memory back take what they need from a reserve.
 #[test]
 fn deletions_have_a_reserve() {
-    let _turn = turn();
-    let (registry, world) = (registry(), World::default());
-    for kind in [Kind::Set, Kind::OrderedSet, Kind::Bag] {
-        let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
-        let key = |number: i64| small(number).unwrap();
-        let insert = |number| {
-            let guard = epoch::pin();
-            table
-                .by_identifier(&guard)
-                .insert(Object::flat(&[key(number), key(0), key(0)]))
-        };
-        (0..100_000).for_each(|number| insert(number).unwrap());
-        without_memory(|| {
-            let guard = epoch::pin();
-            let handle = table.by_identifier(&guard);
-            let fails = |f: &dyn Fn() -> Result<(), Failure>| {
-                let done = panic::catch_unwind(AssertUnwindSafe(f));
-                done.map_or(true, |done| done == Err(Failure::NoMemory))
+    alone(|| {
+        let (registry, world) = (registry(), World::default());
+        for kind in [Kind::Set, Kind::OrderedSet, Kind::Bag] {
+            let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+            let key = |number: i64| small(number).unwrap();
+            let insert = |number| {
+                let guard = epoch::pin();
+                table
+                    .by_identifier(&guard)
+                    .insert(Object::flat(&[key(number), key(0), key(0)]))
             };
-            assert!(fails(&|| insert(-1)), "{kind:?}");
-            assert!(fails(&|| handle.delete_all_objects(&world)), "{kind:?}");
-            let _relief = slab::Relief::new();
-            for number in 0..20_000 {
-                handle
-                    .delete(&table.probe(cats_term::TermRef::immediate(key(number))))
-                    .unwrap();
-            }
-            assert_eq!(handle.size(), 80_000);
-            assert_eq!(handle.delete_all_objects(&world), Ok(()));
-            assert_eq!(handle.size(), 0);
-        });
-        insert(1).unwrap();
-    }
+            (0..100_000).for_each(|number| insert(number).unwrap());
+            without_memory(|| {
+                let guard = epoch::pin();
+                let handle = table.by_identifier(&guard);
+                let fails = |f: &dyn Fn() -> Result<(), Failure>| {
+                    let done = panic::catch_unwind(AssertUnwindSafe(f));
+                    done.map_or(true, |done| done == Err(Failure::NoMemory))
+                };
+                assert!(fails(&|| insert(-1)), "{kind:?}");
+                assert!(fails(&|| handle.delete_all_objects(&world)), "{kind:?}");
+                let _relief = slab::Relief::new();
+                for number in 0..20_000 {
+                    handle
+                        .delete(&table.probe(cats_term::TermRef::immediate(key(number))))
+                        .unwrap();
+                }
+                assert_eq!(handle.size(), 80_000);
+                assert_eq!(handle.delete_all_objects(&world), Ok(()));
+                assert_eq!(handle.size(), 0);
+            });
+            insert(1).unwrap();
+            // The next table finds the reserve as this one did.
+            registry.delete(&world, table.by_identifier(&epoch::pin())).unwrap();
+            (0..4).for_each(|_| _ = registry.reap(&world, Duration::MAX));
+            epoch::collect(usize::MAX);
+        }
+    });
 }
 
 /// A commit gets all memory that its bags need before it writes any of them.
 #[test]
 fn a_commit_writes_bags_with_memory_or_not_at_all() {
-    let _turn = turn();
-    let (registry, world) = (registry(), World::default());
-    for kind in [Kind::Bag, Kind::DuplicateBag] {
-        let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
-        let guard = epoch::pin();
-        let handle = table.by_identifier(&guard);
-        let number = |number: i64| small(number).unwrap();
-        let insert = |key, value| handle.insert(Object::flat(&[number(key), number(value)])).unwrap();
-        // There is room for some objects more, for one of key 3, and for none of the others.
-        (0..64).for_each(|value| insert(1, value));
-        (0..60).for_each(|value| insert(2, value));
-        (0..29).for_each(|value| insert(3, value));
-        insert(4, 0);
-        let before = contents(handle);
-        let commit = |keys: &[i64], all: bool, added: usize| {
-            let mut writes = Writes::<()>::none();
-            for &key in keys {
-                let mut change = BagChange::new(all);
-                for value in 0..added {
-                    change
-                        .add(handle, Object::flat(&[number(key), number(1000 + value as i64)]))
-                        .unwrap();
+    alone(|| {
+        let (registry, world) = (registry(), World::default());
+        for kind in [Kind::Bag, Kind::DuplicateBag] {
+            let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+            let guard = epoch::pin();
+            let handle = table.by_identifier(&guard);
+            let number = |number: i64| small(number).unwrap();
+            let insert = |key, value| handle.insert(Object::flat(&[number(key), number(value)])).unwrap();
+            // There is room for some objects more, for one of key 3, and for none of the others.
+            (0..64).for_each(|value| insert(1, value));
+            (0..60).for_each(|value| insert(2, value));
+            (0..29).for_each(|value| insert(3, value));
+            insert(4, 0);
+            let before = contents(handle);
+            let commit = |keys: &[i64], all: bool, added: usize| {
+                let mut writes = Writes::<()>::none();
+                for &key in keys {
+                    let mut change = BagChange::new(all);
+                    for value in 0..added {
+                        change
+                            .add(handle, Object::flat(&[number(key), number(1000 + value as i64)]))
+                            .unwrap();
+                    }
+                    change.remove(handle, Object::flat(&[number(key), number(3)])).unwrap();
+                    writes.change(handle, change).unwrap();
                 }
-                change.remove(handle, Object::flat(&[number(key), number(3)])).unwrap();
-                writes.change(handle, change).unwrap();
-            }
-            writes.commit(
-                &guard,
-                &mut Reads::none(),
-                None::<&mut LongReads<Arc<Table>>>,
-                |(), _| true,
-            )
-        };
-        without_memory(|| {
-            for keys in [&[1, 2, 3, 4][..], &[1, 2], &[1, 3], &[1, 4], &[4, 3, 2, 1]] {
-                assert_eq!(commit(keys, false, 2), Err(Failure::NoMemory));
-                assert_eq!(commit(keys, true, 2), Err(Failure::NoMemory));
-            }
-            assert_eq!(contents(handle), before);
-            assert_eq!(handle.size(), before.len());
-            // With one object each, two keys need memory.
-            assert_eq!(commit(&[1, 2], false, 1), Err(Failure::NoMemory));
-            assert_eq!(commit(&[1, 4], false, 1), Err(Failure::NoMemory));
-            assert_eq!(contents(handle), before);
-            assert_eq!(commit(&[3], false, 1), Ok(Committed::Done));
-        });
-        assert_eq!(commit(&[1, 2, 3, 4], false, 2), Ok(Committed::Done));
-        registry.delete(&world, handle).unwrap();
-    }
+                writes.commit(
+                    &guard,
+                    &mut Reads::none(),
+                    None::<&mut LongReads<Arc<Table>>>,
+                    |(), _| true,
+                )
+            };
+            without_memory(|| {
+                for keys in [&[1, 2, 3, 4][..], &[1, 2], &[1, 3], &[1, 4], &[4, 3, 2, 1]] {
+                    assert_eq!(commit(keys, false, 2), Err(Failure::NoMemory));
+                    assert_eq!(commit(keys, true, 2), Err(Failure::NoMemory));
+                }
+                assert_eq!(contents(handle), before);
+                assert_eq!(handle.size(), before.len());
+                // With one object each, two keys need memory.
+                assert_eq!(commit(&[1, 2], false, 1), Err(Failure::NoMemory));
+                assert_eq!(commit(&[1, 4], false, 1), Err(Failure::NoMemory));
+                assert_eq!(contents(handle), before);
+                assert_eq!(commit(&[3], false, 1), Ok(Committed::Done));
+            });
+            assert_eq!(commit(&[1, 2, 3, 4], false, 2), Ok(Committed::Done));
+            registry.delete(&world, handle).unwrap();
+        }
+    });
 }

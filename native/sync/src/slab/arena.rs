@@ -156,6 +156,11 @@ fn headers(address: *mut u8) -> *mut u8 {
     })
 }
 
+/// Where the memory of a page is, by its number and an address in its chunk.
+fn memory_of(address: *mut u8, index: usize) -> *mut u8 {
+    address.map_addr(|address| (address & !(CHUNK - 1)) + index * PAGE)
+}
+
 /// The header of the page that a block lies in.
 ///
 /// # Safety
@@ -268,16 +273,13 @@ fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<Mutex
         let number = region.touched;
         region.accounts[number] = Some(account);
         region.touched += 1;
-        region.used += 1;
         if region.touched == region.chunks {
             arena.regions = region.next;
         }
         region.first.as_ptr().add(number * CHUNK)
     };
     arena.touched += 1;
-    if arena.kept == region {
-        arena.kept = ptr::null_mut();
-    }
+    arena.occupy(region, 1);
     drop(arena);
     // SAFETY: the chunk is untouched, so the caller's.
     let chunk = unsafe {
@@ -349,23 +351,13 @@ pub fn vacate_unused(guard: &Guard) -> bool {
         let (pages, region) = unsafe { ((*chunk).present(), (*chunk).region) };
         // As if they were in use, so that nobody else takes them and the chunk stays.
         // SAFETY: as above.
-        unsafe {
-            (*chunk).unused &= !pages;
-            (*region).used += pages.count_ones() as usize;
-        }
-        if arena.kept == region {
-            arena.kept = ptr::null_mut();
-        }
+        unsafe { (*chunk).unused &= !pages };
+        arena.occupy(region, pages.count_ones() as usize);
         arena.relink(chunk);
         drop(arena);
-        let page = |index: &usize| {
-            chunk
-                .cast::<u8>()
-                .map_addr(|chunk| (chunk & !(CHUNK - 1)) + index * PAGE)
-        };
         let taken = (0..PAGES).filter(|index| pages & 1 << index != 0);
         // SAFETY: these pages are unused, and nobody else takes them.
-        let vacated = taken.filter(|index| unsafe { system::give_back(page(index), PAGE) });
+        let vacated = taken.filter(|index| unsafe { system::give_back(memory_of(chunk.cast(), *index), PAGE) });
         let vacated = vacated.fold(0, |vacated, index| vacated | 1 << index);
         arena = lock();
         // SAFETY: as above. The chunk is there, as it had pages in use.
@@ -488,16 +480,12 @@ impl Arena {
     fn page_of_chunk(&mut self, chunk: &mut Chunk) -> Unused {
         let index = chunk.present().trailing_zeros() as usize;
         chunk.unused &= !(1 << index);
-        // SAFETY: a region is there while it has a chunk in a list, or the reserve.
-        unsafe { (*chunk.region).used += 1 };
-        if self.kept == chunk.region {
-            self.kept = ptr::null_mut();
-        }
+        self.occupy(chunk.region, 1);
         let header = ptr::from_mut(chunk).cast::<Page>().wrapping_add(index);
-        let base = header
-            .cast::<u8>()
-            .map_addr(|header| (header & !(CHUNK - 1)) + index * PAGE);
-        Unused { header, base }
+        Unused {
+            header,
+            base: memory_of(header.cast(), index),
+        }
     }
 
     /// Makes a chunk the reserve. It is in no list.
@@ -505,11 +493,16 @@ impl Arena {
         self.reserve = chunk;
         // SAFETY: the chunk is under the lock, and its region is there.
         let region = unsafe { (*chunk).region };
+        self.occupy(region, 1);
+    }
+
+    /// Counts so many pages as used. Their region is no unused one that is kept.
+    fn occupy(&mut self, region: *mut Region, pages: usize) {
+        // SAFETY: regions are under the lock, and there while they have a chunk in a list, the reserve, or an untouched chunk.
+        unsafe { (*region).used += pages };
         if self.kept == region {
             self.kept = ptr::null_mut();
         }
-        // SAFETY: as above.
-        unsafe { (*region).used += 1 };
     }
 
     /// Makes this chunk, which is in the list, the reserve, if it is empty and the reserve has lost many pages.

@@ -27,8 +27,8 @@ measure(Size, _, _, _Seed) ->
     [{[{second, Second}, {memory, What}], Bytes / 1048576}
      || {Second, What, Bytes} <- bench_child:result(Flags, ?MODULE, course, [seconds(Size)])].
 
-%% @doc In a new VM with a memory limit: what the library held at most, and by how much more memory the process had at
-%% most than at the start, in the course of so many seconds.
+%% @doc In a new VM with a memory limit, for so many seconds: the most that the library held, and the most by which the
+%% memory of the process had grown.
 -spec course(Seconds :: pos_integer()) -> [{Second :: float(), What :: string(), Bytes :: integer()}].
 course(Seconds) ->
     ets_bench:warm_up(),

@@ -394,13 +394,11 @@ explain_by_call(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid
         Remarks -> Remarks#{2 => invalid(Why, Function, Option)}
     end;
 explain_by_call(Reason, Function, [Table, _EtsTable], {cats, Cause}) when Function =:= from_ets; Function =:= to_ets ->
-    name_ets(Cause, 1, [Table], copied(Reason, 1, Table, Cause));
+    name_ets(Cause, 1, [Table], copied(Reason, 1, Table, Cause, cats));
 explain_by_call(Reason, Function, [_Table, EtsTable], {ets, Cause}) when Function =:= from_ets; Function =:= to_ets ->
     case is_table(cats, EtsTable) andalso not is_table(ets, EtsTable) of
         true -> #{2 => <<"a table of cats, not of ets">>};
-        false ->
-            maps:map(fun(_, Remark) -> binary:replace(Remark, <<"table of cats">>, <<"table of ets">>) end,
-                     copied(Reason, 2, EtsTable, Cause))
+        false -> copied(Reason, 2, EtsTable, Cause, ets)
     end;
 explain_by_call(badarg, Function, [Table, _DetsTable], none) when Function =:= from_dets; Function =:= to_dets ->
     case is_table(ets, Table) andalso not is_table(cats, Table) of
@@ -513,29 +511,33 @@ default_remark(_Cause, _Default) -> "".
 
 %% erl_stdlib_errors fails on a cause that is newer than it, and, whatever the cause, on an improper list of
 %% operations.
-as_ets(Reason, Function, Arguments, Cause) ->
+as_ets(Reason, Function, Arguments, Cause) -> as_ets(Reason, Function, Arguments, Cause, cats).
+
+%% The same for tables of this module.
+as_ets(Reason, Function, Arguments, Cause, Module) ->
     Frame = {ets, Function, Arguments, [{error_info, #{cause => Cause}}]},
     try erl_stdlib_errors:format_error(Reason, [Frame]) of
-        Remarks -> maps:map(fun(_Place, Remark) -> of_cats(Remark) end, Remarks)
+        Remarks -> maps:map(fun(_Place, Remark) -> of_module(Module, Remark) end, Remarks)
     catch
-        error:_ when Cause =/= none -> as_ets(Reason, Function, Arguments, none);
+        error:_ when Cause =/= none -> as_ets(Reason, Function, Arguments, none, Module);
         error:_ -> #{}
     end.
 
-%% The remark of ets, about tables of cats.
-of_cats(Remark) when is_binary(Remark) ->
-    Existing = binary:replace(Remark, <<"an existing ETS table">>, <<"an existing table of cats">>),
-    binary:replace(Existing, <<"an ETS table">>, <<"a table of cats">>);
-of_cats(Remark) ->
+%% The remark of ets, about tables of a module.
+of_module(Module, Remark) when is_binary(Remark) ->
+    Name = atom_to_binary(Module),
+    Existing = binary:replace(Remark, <<"an existing ETS table">>, <<"an existing table of ", Name/binary>>),
+    binary:replace(Existing, <<"an ETS table">>, <<"a table of ", Name/binary>>);
+of_module(_Module, Remark) ->
     Remark.
 
 %% What is wrong with one of two tables between which objects are copied.
-copied(_Reason, Place, _Table, none) ->
+copied(_Reason, Place, _Table, none, _Module) ->
     #{Place => <<"the key position is out of range for an object of the other table">>};
-copied(_Reason, Place, _Table, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
+copied(_Reason, Place, _Table, Cause, _Module) when Cause =:= snapshot; Cause =:= snapshot_limit ->
     #{Place => snapshot_remark(Cause)};
-copied(Reason, Place, Table, Cause) ->
-    #{1 := Remark} = as_ets(Reason, delete, [Table], Cause),
+copied(Reason, Place, Table, Cause, Module) ->
+    #{1 := Remark} = as_ets(Reason, delete, [Table], Cause, Module),
     #{Place => Remark}.
 
 snapshot_remark(snapshot) -> <<"a snapshot, which cannot be changed">>;

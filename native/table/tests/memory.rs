@@ -3,7 +3,7 @@
 use crate::alone;
 use crate::common::*;
 use cats_sync::{epoch, slab};
-use cats_table::{BagChange, Committed, Failure, Kind, LongReads, Object, Reads, Right, Table, Writes};
+use cats_table::{BagChange, Committed, Failure, Handle, Kind, LongReads, Object, Reads, Right, Table, Writes};
 use cats_term::lease::Request;
 use cats_term::small;
 use std::ffi::c_void;
@@ -128,6 +128,24 @@ fn a_list_that_fails_half_way_is_counted() {
     });
 }
 
+fn number(number: i64) -> u64 {
+    small(number).unwrap()
+}
+
+/// Runs a test alone, with an empty table of each kind of bag.
+fn with_each_bag(test: impl Fn(&epoch::Guard, Handle<'_>) + Sync) {
+    alone(|| {
+        let (registry, world) = (registry(), World::default());
+        for kind in [Kind::Bag, Kind::DuplicateBag] {
+            let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+            let guard = epoch::pin();
+            let handle = table.by_identifier(&guard);
+            test(&guard, handle);
+            registry.delete(&world, handle).unwrap();
+        }
+    });
+}
+
 /// How many blocks of a size there are, up to this number.
 fn blocks_of(size: usize, most: usize) -> usize {
     let blocks: Vec<_> = std::iter::from_fn(|| slab::alloc(size)).take(most).collect();
@@ -141,29 +159,21 @@ fn blocks_of(size: usize, most: usize) -> usize {
 /// The second object of a key needs a group and a chunk of it. Where only one of both has memory, that is given back once.
 #[test]
 fn a_group_is_made_with_memory_or_not_at_all() {
-    alone(|| {
-        let (registry, world) = (registry(), World::default());
-        for kind in [Kind::Bag, Kind::DuplicateBag] {
-            let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
-            let guard = epoch::pin();
-            let handle = table.by_identifier(&guard);
-            let number = |number: i64| small(number).unwrap();
-            let insert = |value| handle.insert(Object::flat(&[number(1), number(value)]));
-            insert(1).unwrap();
-            let before = contents(handle);
-            // Each size is a class of its own, up to this one.
-            for size in (16..=256).step_by(8) {
-                with_blocks_of(size, || {
-                    let all = blocks_of(size, usize::MAX);
-                    assert_eq!(insert(2), Err(Failure::NoMemory), "{size}");
-                    assert_eq!(blocks_of(size, 2 * all), all, "{size}");
-                });
-                assert_eq!(contents(handle), before);
-            }
-            insert(2).unwrap();
-            assert_eq!(handle.size(), 2);
-            registry.delete(&world, handle).unwrap();
+    with_each_bag(|_, handle| {
+        let insert = |value| handle.insert(Object::flat(&[number(1), number(value)]));
+        insert(1).unwrap();
+        let before = contents(handle);
+        // Each size is a class of its own, up to this one.
+        for size in (16..=256).step_by(8) {
+            with_blocks_of(size, || {
+                let all = blocks_of(size, usize::MAX);
+                assert_eq!(insert(2), Err(Failure::NoMemory), "{size}");
+                assert_eq!(blocks_of(size, 2 * all), all, "{size}");
+            });
+            assert_eq!(contents(handle), before);
         }
+        insert(2).unwrap();
+        assert_eq!(handle.size(), 2);
     });
 }
 
@@ -213,54 +223,46 @@ fn deletions_have_a_reserve() {
 /// A commit gets all memory that its bags need before it writes any of them.
 #[test]
 fn a_commit_writes_bags_with_memory_or_not_at_all() {
-    alone(|| {
-        let (registry, world) = (registry(), World::default());
-        for kind in [Kind::Bag, Kind::DuplicateBag] {
-            let table = enter(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
-            let guard = epoch::pin();
-            let handle = table.by_identifier(&guard);
-            let number = |number: i64| small(number).unwrap();
-            let insert = |key, value| handle.insert(Object::flat(&[number(key), number(value)])).unwrap();
-            // There is room for some objects more, for one of key 3, and for none of the others.
-            (0..64).for_each(|value| insert(1, value));
-            (0..60).for_each(|value| insert(2, value));
-            (0..29).for_each(|value| insert(3, value));
-            insert(4, 0);
-            let before = contents(handle);
-            let commit = |keys: &[i64], all: bool, added: usize| {
-                let mut writes = Writes::<()>::none();
-                for &key in keys {
-                    let mut change = BagChange::new(all);
-                    for value in 0..added {
-                        change
-                            .add(handle, Object::flat(&[number(key), number(1000 + value as i64)]))
-                            .unwrap();
-                    }
-                    change.remove(handle, Object::flat(&[number(key), number(3)])).unwrap();
-                    writes.change(handle, change).unwrap();
+    with_each_bag(|guard, handle| {
+        let insert = |key, value| handle.insert(Object::flat(&[number(key), number(value)])).unwrap();
+        // There is room for some objects more, for one of key 3, and for none of the others.
+        (0..64).for_each(|value| insert(1, value));
+        (0..60).for_each(|value| insert(2, value));
+        (0..29).for_each(|value| insert(3, value));
+        insert(4, 0);
+        let before = contents(handle);
+        let commit = |keys: &[i64], all: bool, added: usize| {
+            let mut writes = Writes::<()>::none();
+            for &key in keys {
+                let mut change = BagChange::new(all);
+                for value in 0..added {
+                    change
+                        .add(handle, Object::flat(&[number(key), number(1000 + value as i64)]))
+                        .unwrap();
                 }
-                writes.commit(
-                    &guard,
-                    &mut Reads::none(),
-                    None::<&mut LongReads<Arc<Table>>>,
-                    |(), _| true,
-                )
-            };
-            without_memory(|| {
-                for keys in [&[1, 2, 3, 4][..], &[1, 2], &[1, 3], &[1, 4], &[4, 3, 2, 1]] {
-                    assert_eq!(commit(keys, false, 2), Err(Failure::NoMemory));
-                    assert_eq!(commit(keys, true, 2), Err(Failure::NoMemory));
-                }
-                assert_eq!(contents(handle), before);
-                assert_eq!(handle.size(), before.len());
-                // With one object each, two keys need memory.
-                assert_eq!(commit(&[1, 2], false, 1), Err(Failure::NoMemory));
-                assert_eq!(commit(&[1, 4], false, 1), Err(Failure::NoMemory));
-                assert_eq!(contents(handle), before);
-                assert_eq!(commit(&[3], false, 1), Ok(Committed::Done));
-            });
-            assert_eq!(commit(&[1, 2, 3, 4], false, 2), Ok(Committed::Done));
-            registry.delete(&world, handle).unwrap();
-        }
+                change.remove(handle, Object::flat(&[number(key), number(3)])).unwrap();
+                writes.change(handle, change).unwrap();
+            }
+            writes.commit(
+                guard,
+                &mut Reads::none(),
+                None::<&mut LongReads<Arc<Table>>>,
+                |(), _| true,
+            )
+        };
+        without_memory(|| {
+            for keys in [&[1, 2, 3, 4][..], &[1, 2], &[1, 3], &[1, 4], &[4, 3, 2, 1]] {
+                assert_eq!(commit(keys, false, 2), Err(Failure::NoMemory));
+                assert_eq!(commit(keys, true, 2), Err(Failure::NoMemory));
+            }
+            assert_eq!(contents(handle), before);
+            assert_eq!(handle.size(), before.len());
+            // With one object each, two keys need memory.
+            assert_eq!(commit(&[1, 2], false, 1), Err(Failure::NoMemory));
+            assert_eq!(commit(&[1, 4], false, 1), Err(Failure::NoMemory));
+            assert_eq!(contents(handle), before);
+            assert_eq!(commit(&[3], false, 1), Ok(Committed::Done));
+        });
+        assert_eq!(commit(&[1, 2, 3, 4], false, 2), Ok(Committed::Done));
     });
 }

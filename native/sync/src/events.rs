@@ -4,6 +4,7 @@
 //! The last adaptations that tell of contention or of a large change are kept in a log. While somebody wants to know more, a
 //! [`Recorder`] gets each wait, too.
 
+use crate::caller::{caller, Caller};
 use crate::facade::{AtomicPtr, AtomicU64, Ordering};
 use crate::recorder::Recorder;
 use crate::slab::Own;
@@ -322,7 +323,7 @@ impl Events {
     /// Records an event of the table in a trace, if one is on.
     #[inline(always)]
     pub fn record(&self, kind: Kind, arguments: [u64; 2]) {
-        trace::record(|| trace::Event::new(kind, self.address(), arguments));
+        trace::record(|| trace::Event::new(kind, self.address(), arguments).by(caller().word));
     }
 
     /// Bytes of the counters, of the log and of the recorder.
@@ -349,7 +350,7 @@ impl Begin {
     }
 
     #[inline(never)]
-    fn end(self, events: Option<&Events>, place: usize, hash: u64, success: bool) {
+    fn end(self, events: Option<&Events>, place: usize, hash: u64, success: bool, process: u64) {
         let Self(begin, other) = self;
         let time = begin.elapsed();
         if let Some(events) = events {
@@ -360,7 +361,7 @@ impl Begin {
         }
         trace::record_since(begin, || {
             let contents = events.map_or(0, Events::address);
-            trace::Event::new(Kind::Wait, contents, [place as u64, success.into()])
+            trace::Event::new(Kind::Wait, contents, [place as u64, success.into()]).by(process)
         });
     }
 }
@@ -374,13 +375,14 @@ pub fn waiting<R>(
     hash: u64,
     wait: impl FnOnce() -> Result<R, Busy>,
 ) -> Result<R, Busy> {
-    probe!(lock_wait_begin, place);
+    let Caller { word, number } = caller();
+    probe!(lock_wait_begin, place, number);
     let begin = (events.is_some() || trace::is_on()).then(|| Begin::now(events));
     let result = wait();
     if let Some(begin) = begin {
-        begin.end(events, place, hash, result.is_ok());
+        begin.end(events, place, hash, result.is_ok(), word);
     }
-    probe!(lock_wait_end, place, result.is_ok());
+    probe!(lock_wait_end, place, result.is_ok(), number);
     result
 }
 

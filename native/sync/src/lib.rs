@@ -7,6 +7,7 @@
 pub mod backoff;
 pub mod barrier;
 pub mod cache_line;
+pub mod caller;
 pub mod clock;
 pub mod epoch;
 pub mod events;

@@ -11,6 +11,7 @@ use crate::entry::failure::{no_memory, Failure};
 use crate::layout;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
+use cats_sync::caller;
 use cats_sync::events::Event;
 use cats_sync::slab::OutOfMemory;
 use rustler::sys::*;
@@ -138,7 +139,10 @@ macro_rules! functions {
                 unsafe extern "C" fn entry(env: *mut ErlNifEnv, _: c_int, arguments: *const ErlNifTerm) -> ErlNifTerm {
                     // SAFETY: the VM, or `run`, calls, with an environment for the call and as many arguments as declared.
                     let (env, arguments) = unsafe { (Env::new(env), &*arguments.cast::<[Term; $arity]>()) };
-                    guarded(env, arguments, $body).raw()
+                    caller::enter(env.raw().cast());
+                    let result = guarded(env, arguments, $body);
+                    caller::leave();
+                    result.raw()
                 }
                 Function {
                     name: stringify!($name),

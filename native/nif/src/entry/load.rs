@@ -19,6 +19,8 @@ use crate::held::host;
 use crate::vm::atoms;
 use crate::vm::monitor::WATCHED;
 use crate::vm::{Env, Term};
+use cats_sync::caller::Caller;
+use cats_table::pid_number;
 use rustler::sys::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::ptr::null;
@@ -106,6 +108,7 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
         }
         check_stamps(env, Term::from_raw(info))?;
         cats_sync::slab::set_source(allocate, free);
+        cats_sync::caller::set_source(caller);
         check_terms(env)?;
         atoms::make(env);
         dirty::make_names(env);
@@ -135,6 +138,17 @@ unsafe extern "C" fn allocate(bytes: usize) -> *mut c_void {
 unsafe extern "C" fn free(memory: *mut c_void) {
     // SAFETY: the caller gives back what `allocate` gave.
     unsafe { enif_free(memory) }
+}
+
+/// The process with this environment.
+///
+/// # Safety
+/// The environment is that of a call of this thread, which has not ended.
+unsafe fn caller(env: *const u8) -> Caller {
+    // SAFETY: the caller's promise.
+    let word = unsafe { Env::new(env.cast_mut().cast()) }.this_process().0;
+    let number = pid_number(word);
+    Caller { word, number }
 }
 
 /// Opens the resource types: all of them, or none.

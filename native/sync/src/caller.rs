@@ -1,0 +1,78 @@
+//! Which process makes the call that a thread is in. It is asked for only where the thread waits, or where something else happens that
+//! is rare. Until then, a call only leaves its environment here.
+
+use crate::facade::per_thread;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// A process, or nobody.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// The word by which the VM knows it, or 0.
+    pub word: u64,
+    /// The number by which [probes](crate::probe) name it, or 0.
+    pub number: u64,
+}
+
+/// Tells who makes the call with this environment.
+pub type Ask = unsafe fn(*const u8) -> Caller;
+
+// The environment of the call, or null outside of calls.
+per_thread! {
+    static CALL: Cell<*const u8> = Cell::new(ptr::null());
+}
+
+static ASK: OnceLock<Ask> = OnceLock::new();
+
+/// Sets how to ask. The first one stays.
+pub fn set_source(ask: Ask) {
+    let _ = ASK.set(ask);
+}
+
+/// A call begins on this thread. `call` must be valid for [`Ask`] until [`leave`].
+#[inline(always)]
+pub fn enter(call: *const u8) {
+    CALL.with(|own| own.set(call));
+}
+
+/// The call has ended.
+#[inline(always)]
+pub fn leave() {
+    CALL.with(|own| own.set(ptr::null()));
+}
+
+/// The process that makes the call of this thread.
+#[cold]
+pub fn caller() -> Caller {
+    let call = CALL.with(Cell::get);
+    match ASK.get() {
+        // SAFETY: the call has not ended.
+        Some(ask) if !call.is_null() => unsafe { ask(call) },
+        _ => Caller::default(),
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_has_a_caller_until_it_ends() {
+        unsafe fn ask(call: *const u8) -> Caller {
+            let number = call.addr() as u64;
+            Caller {
+                word: number << 4,
+                number,
+            }
+        }
+        enter(ptr::without_provenance(7));
+        assert_eq!(caller(), Caller::default());
+        set_source(ask);
+        assert_eq!(caller(), Caller { word: 112, number: 7 });
+        let elsewhere = std::thread::spawn(caller).join().unwrap();
+        assert_eq!(elsewhere, Caller::default());
+        leave();
+        assert_eq!(caller(), Caller::default());
+    }
+}

@@ -200,7 +200,8 @@
 %% <ul>
 %% <li>`time': when this was read, by `erlang:monotonic_time(microsecond)'.</li>
 %% <li>`size', `memory': objects and bytes then.</li>
-%% <li>`splits', `joins': adaptations. Engine `ca' splits and joins base nodes, `hash' buckets.</li>
+%% <li>`splits', `joins': adaptations. Engines `ca', `ca_avl' and `ca_treap' split and join base nodes, `hash' buckets.
+%%     `linear_hash' doubles and halves the number of its bucket locks.</li>
 %% <li>`reads_repeated': reads that met a writer, so that they were made again.</li>
 %% <li>`waits': how often a thread found a lock held. `wait_time' is the sum of these waits in microseconds.
 %%     `waits_by_length' counts those of less than 1, 4, 16, 64, 256 microseconds, and the longer ones.

@@ -30,7 +30,7 @@
 %% <ul>
 %% <li>`waits': waits for locks, and calls that are made again because a lock was held too long.</li>
 %% <li>`reads': reads that met a writer and were made again.</li>
-%% <li>`adaptations': splits and joins, tables that grow and shrink.</li>
+%% <li>`adaptations': splits and joins, tables that grow and shrink, numbers of bucket locks.</li>
 %% <li>`calls': calls on dirty schedulers, and slices of long calls.</li>
 %% <li>`memory': what is retired and reclaimed.</li>
 %% <li>`tables': tables that are created, renamed, given away and deleted.</li>

@@ -149,7 +149,8 @@ texts(Name, Serials) ->
 
 %% The table of an event: a serial number, or 0.
 table({Kind, Time, _, Subject, _, _, _}, #{contents := Contents}) ->
-    case lists:member(Kind, [wait, read_again, split, join, grow, shrink, retire_contents, reclaim_contents]) of
+    case lists:member(Kind, [wait, read_again, split, join, grow, shrink, more_locks, fewer_locks, retire_contents,
+                             reclaim_contents]) of
         false ->
             Subject;
         true ->
@@ -168,8 +169,7 @@ is_wanted({_Kind, _, _, Serial, _, _, _}, #{wanted := Wanted}) -> Wanted =:= all
 %%------------------------------------------------------------------------------------------------------------
 %% Events of one thread
 
-%% The events that are shown, each with the serial number of its table. A call that has not ended lasts until the end. A
-%% wait that was given up is of the process that calls again behind it.
+%% The events that are shown, each with the serial number of its table. A call that has not ended lasts until the end.
 told_apart(Events, Tables, End) ->
     {Mended, _} = lists:foldr(fun(Event, Behind) -> mended(Event, Behind, trunc(End)) end, {[], false},
                               [setelement(4, Event, table(Event, Tables)) || Event <- Events]),
@@ -180,9 +180,6 @@ mended({contents, _, _, _, _, _, _}, Behind, _End) -> Behind;
 mended({call_begin, _, _, _, _, _, _}, {Events, true}, _End) -> {Events, true};
 mended({call_begin, Time, _, Table, Process, Name, _}, {Events, false}, End) ->
     {[{call, End, End - Time, Table, Process, Name, unfinished} | Events], false};
-mended({wait, Time, Duration, Table, undefined, Place, 0},
-       {[{busy, _, _, Table, Process, _, _} | _] = Events, Ended}, _End) ->
-    {[{wait, Time, Duration, Table, Process, Place, 0} | Events], Ended};
 mended(Event, {Events, Ended}, _End) -> {[Event | Events], Ended orelse element(1, Event) =:= call}.
 
 %% When each thread ran slow calls and slices on each table, in order.
@@ -247,6 +244,8 @@ chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, T
             {join, _, _, _, _, _, _} -> {"adaptation", "join", #{base_nodes => First}};
             {grow, _, _, _, _, _, _} -> {"adaptation", "grow", #{buckets => Second}};
             {shrink, _, _, _, _, _, _} -> {"adaptation", "shrink", #{buckets => Second}};
+            {more_locks, _, _, _, _, _, _} -> {"adaptation", "more locks", #{locks => Second}};
+            {fewer_locks, _, _, _, _, _, _} -> {"adaptation", "fewer locks", #{locks => Second}};
             {reclaim_contents, _, _, _, _, _, _} -> {"memory", "reclaim contents", #{}};
             {_, _, _, _, _, _, _} when Kind =:= retire; Kind =:= reclaim ->
                 {"memory", atom_to_list(Kind), #{objects => First, bytes => Second}};

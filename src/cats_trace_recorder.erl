@@ -76,7 +76,7 @@ kinds(Events) ->
 
 kinds_of(waits) -> [wait, busy];
 kinds_of(reads) -> [read_again];
-kinds_of(adaptations) -> [split, join, grow, shrink];
+kinds_of(adaptations) -> [split, join, grow, shrink, more_locks, fewer_locks];
 kinds_of(calls) -> [slice, call_begin, call];
 kinds_of(memory) -> [retire, reclaim, retire_contents, reclaim_contents];
 kinds_of(tables) -> [created, renamed, given, deleted];

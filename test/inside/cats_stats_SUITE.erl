@@ -1,10 +1,11 @@
 %% What cats:stats/0,1 counts: operations exactly, and rare events where they happen.
 -module(cats_stats_SUITE).
 -include_lib("stdlib/include/assert.hrl").
--measures([waits_and_adaptation]).
+-measures([waits_and_adaptation, adaptation_of_others]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
-         long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1,
+         long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, adaptation_of_others/1,
+         growth/1, delta/1,
          kept_when_emptied/1, tables_that_are_gone/1, removals/1, garbage/1, list_on_the_terminal/1, top/1,
          top_of_another_node/1, memory/1]).
 -export([contend/1]).
@@ -13,7 +14,8 @@ suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [operations, operations_by_name, operations_of_the_owner, operations_of_many_processes, transactions,
-     long_calls_count_once, not_counted_without_option, waits_and_adaptation, growth, delta, kept_when_emptied,
+     long_calls_count_once, not_counted_without_option, waits_and_adaptation, adaptation_of_others,
+     growth, delta, kept_when_emptied,
      tables_that_are_gone, removals, garbage, list_on_the_terminal, top, top_of_another_node,
      memory].
 
@@ -170,21 +172,39 @@ waits_and_adaptation(_Config) ->
 
 %% @doc Lets processes write to the same few keys, and one to them and others at once, until one has waited, for a
 %% minute at most.
-contend(Table) -> contend(Table, erlang:monotonic_time(millisecond) + 60000).
-
-contend(Table, Deadline) ->
+contend(Table) ->
     Objects = [{N, N} || N <- lists:seq(0, 499)],
-    Works = [fun() -> [cats:insert(Table, Objects) || _ <- lists:seq(1, 300)] end
+    contend(Table,
+            [fun() -> [cats:insert(Table, Objects) || _ <- lists:seq(1, 300)] end
              | lists:duplicate(3, fun() -> [cats:insert(Table, {N rem 4, N}) || N <- lists:seq(1, 50000)] end)],
+            waits, erlang:monotonic_time(millisecond) + 60000).
+
+contend(Table, Works, Figure, Deadline) ->
     Workers = [spawn_monitor(Work) || Work <- Works],
     [receive {'DOWN', Monitor, _, _, normal} -> ok end || {_, Monitor} <- Workers],
     case cats:stats(Table) of
-        #{waits := 0} ->
+        #{Figure := 0} ->
             ?assert(erlang:monotonic_time(millisecond) < Deadline),
-            contend(Table, Deadline);
+            contend(Table, Works, Figure, Deadline);
         #{} ->
             ok
     end.
+
+%% The trees for comparison split base nodes, and `linear_hash' doubles its bucket locks.
+adaptation_of_others(_Config) ->
+    [begin
+         Table = cats:new(table, [public | Options]),
+         cats:insert(Table, [{N, 0} || N <- lists:seq(1, 1000)]),
+         ?assertMatch(#{splits := 0}, cats:stats(Table)),
+         Work = fun() -> [cats:insert(Table, {7, N}) || N <- lists:seq(1, 50000)] end,
+         contend(Table, lists:duplicate(4, Work), splits, erlang:monotonic_time(millisecond) + 60000),
+         #{splits := Splits, joins := Joins} = cats:stats(Table),
+         [?assertEqual(1 + Splits - Joins, cats:info(Table, base_nodes)) || [ordered_set | _] <- [Options]],
+         cats:delete_all_objects(Table),
+         ?assertMatch(#{splits := Splits, joins := Joins}, cats:stats(Table))
+     end || Options <- [[ordered_set, {engine, ca_avl}, {split, 0}, {join, 0}],
+                        [ordered_set, {engine, ca_treap}, {split, 0}, {join, 0}],
+                        [{engine, linear_hash}, {write_concurrency, auto}]]].
 
 growth(_Config) ->
     Table = cats:new(table, []),

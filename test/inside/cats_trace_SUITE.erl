@@ -107,9 +107,9 @@ waits(Config) ->
          %% Statistics and trace ask the clock one after the other.
          Sum = lists:sum([Time || #{<<"dur">> := Time} <- Recorded]),
          ?assert(Sum + 1 >= Micros),
-         %% Who calls again is known.
-         [?assertMatch(#{<<"args">> := #{<<"process">> := <<"<", _/binary>>}}, Busy)
-          || Busy <- of_table(<<"busy">>, <<"trace_waits">>, Events)],
+         %% Who waits is known, and who calls again.
+         [?assertMatch(#{<<"args">> := #{<<"process">> := <<"<", _/binary>>}}, Event)
+          || Category <- [<<"wait">>, <<"busy">>], Event <- of_table(Category, <<"trace_waits">>, Events)],
          cats:delete(Table)
      end || Type <- [set, ordered_set]].
 
@@ -350,8 +350,8 @@ bad_options(_Config) ->
 
 %% The work grows with the number of events, whatever they are, and whether they have anything in common.
 many_events(_Config) ->
-    Kinds = [wait, busy, read_again, split, join, grow, shrink, slice, call_begin, call, retire, reclaim,
-             retire_contents, reclaim_contents, contents, created, renamed, given, deleted],
+    Kinds = [wait, busy, read_again, split, join, grow, shrink, more_locks, fewer_locks, slice, call_begin,
+             call, retire, reclaim, retire_contents, reclaim_contents, contents, created, renamed, given, deleted],
     Cases = [{[Kind], Common} || Kind <- Kinds, Common <- [true, false]]
         ++ [{[contents, wait], true}, {[created, contents, wait, call], false},
             {[call_begin, slice, wait, busy], true}],
@@ -386,7 +386,7 @@ in_turn(Kinds, Number) -> lists:append(lists:duplicate(Number div length(Kinds) 
 event(Kind, Time, Subject) when Kind =:= created; Kind =:= renamed -> {Kind, Time, 0, Subject, self(), a_table, 0};
 event(Kind, Time, Subject) when Kind =:= call; Kind =:= call_begin -> {Kind, Time, 1000, Subject, self(), insert, 1};
 event(given, Time, Subject) -> {given, Time, 0, Subject, self(), self(), self()};
-event(wait, Time, Subject) -> {wait, Time, 100, Subject, undefined, 16#100, 0};
+event(wait, Time, Subject) -> {wait, Time, 100, Subject, self(), 16#100, 0};
 event(contents, Time, Subject) -> {contents, Time, 0, Subject, undefined, Subject, 0};
 event(Kind, Time, Subject) -> {Kind, Time, 500, Subject, self(), 1, 2}.
 

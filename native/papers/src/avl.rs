@@ -11,6 +11,7 @@
 //! and `slot` is not linearizable.
 
 use crate::detaching::{Detached, Detaching};
+use crate::eventful::Eventful;
 use crate::lock::{AnyLock, TableLock};
 use crate::sequential::{Avl as Balanced, Descent, Tree, NODE};
 use crate::shared::by_range::{self, Position};
@@ -18,6 +19,7 @@ use crate::shared::single::{self, Single};
 use cats_engine::config::Config;
 use cats_engine::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
+use cats_sync::events::Events;
 use cats_sync::facade::{AtomicBool, AtomicI64, Ordering::*};
 use std::cell::UnsafeCell;
 
@@ -27,6 +29,7 @@ pub struct Avl<S> {
     schema: S,
     /// The number of entries: a statistic, changed under the lock.
     count: AtomicI64,
+    events: Events,
 }
 
 pub(crate) struct Contents {
@@ -114,6 +117,7 @@ impl<S: OrderedSchema> Avl<S> {
             lock: AnyLock::configured(config, contents),
             schema,
             count: AtomicI64::new(0),
+            events: Events::default(),
         })
     }
 
@@ -152,6 +156,12 @@ impl<S: OrderedSchema> Single for Avl<S> {
         let (old, more) = contents.update(&self.schema, self.schema.probe(&key), |old| (step, old));
         self.add(more);
         old
+    }
+}
+
+impl<S> Eventful for Avl<S> {
+    fn events(&self) -> &Events {
+        &self.events
     }
 }
 

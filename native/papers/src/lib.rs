@@ -5,6 +5,7 @@ pub mod avl;
 pub mod bucket_lock;
 pub mod ca_tree;
 pub mod detaching;
+pub mod eventful;
 pub mod hazard;
 pub mod linear_hash;
 pub mod lock;

@@ -16,12 +16,14 @@
 //! Only the allocation happens at once. It writes one byte for each slot.
 
 use crate::detaching::{Detached, Detaching};
+use crate::eventful::Eventful;
 use crate::lock::{AnyLock, TableLock};
 use crate::shared::single::{self, Single};
 use cats_engine::config::Config;
 use cats_engine::linear::{self, behind, position, First, Position};
 use cats_engine::{hash_of, mix, Busy, Engine, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
+use cats_sync::events::Events;
 use cats_sync::facade::{AtomicUsize, Ordering};
 use hashbrown::hash_table::{Entry as Place, IntoIter};
 use hashbrown::HashTable;
@@ -40,6 +42,7 @@ pub struct StdHash<S> {
     /// Relaxed: figures, which the holder of the lock writes.
     bins: AtomicUsize,
     bytes: AtomicUsize,
+    events: Events,
 }
 
 /// What the lock protects.
@@ -321,6 +324,7 @@ impl<S: Schema> StdHash<S> {
             lock: AnyLock::configured(config, map),
             bins: AtomicUsize::new(bins),
             bytes: AtomicUsize::new(bytes),
+            events: Events::default(),
         })
     }
 
@@ -357,6 +361,12 @@ impl<S: Schema> Single for StdHash<S> {
         let old = map.update_at(at, |old| (step, old));
         self.note(map);
         old
+    }
+}
+
+impl<S> Eventful for StdHash<S> {
+    fn events(&self) -> &Events {
+        &self.events
     }
 }
 

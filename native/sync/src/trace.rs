@@ -16,7 +16,7 @@ use std::time::Instant;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
-    /// A wait for a lock. Subject: the address of the table's [`Events`](crate::events::Events), as for all until `Shrink`. The place that
+    /// A wait for a lock. Subject: the address of the table's [`Events`](crate::events::Events), as for all until `FewerLocks`. The place that
     /// was waited for, and whether the thread got it.
     Wait,
     /// The first try of an optimistic read failed. The hash.
@@ -29,6 +29,10 @@ pub enum Kind {
     Grow,
     /// Buckets were merged. How many there were, and are.
     Shrink,
+    /// There are more bucket locks. How many there were, and are.
+    MoreLocks,
+    /// There are fewer bucket locks. How many there were, and are.
+    FewerLocks,
     /// A bag of retired objects was sealed. No subject. The objects, and their weight.
     Retire,
     /// Retired objects were freed. No subject. The objects, and their weight.
@@ -59,13 +63,15 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in their order.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::Wait,
         Self::ReadAgain,
         Self::Split,
         Self::Join,
         Self::Grow,
         Self::Shrink,
+        Self::MoreLocks,
+        Self::FewerLocks,
         Self::Retire,
         Self::Reclaim,
         Self::RetireContents,
@@ -90,6 +96,8 @@ impl Kind {
             Self::Join => "join",
             Self::Grow => "grow",
             Self::Shrink => "shrink",
+            Self::MoreLocks => "more_locks",
+            Self::FewerLocks => "fewer_locks",
             Self::Retire => "retire",
             Self::Reclaim => "reclaim",
             Self::RetireContents => "retire_contents",

@@ -11,7 +11,10 @@ use crate::sequential::Balance;
 use crate::shared::room::Room;
 use cats_engine::OrderedSchema;
 use cats_sync::epoch::Guard;
+use cats_sync::events::Event;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
+use cats_sync::probe;
+use cats_sync::trace::Kind;
 use std::mem;
 
 /// The most route nodes above a base node, as in Erlang/OTP. Insertions in order split the last base node again and
@@ -86,7 +89,17 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         // Release: publishes the new nodes.
         slot.store(Node::<S::Key, B>::route(route).address(), Release);
         drop(held);
+        // Relaxed: see `bases`.
+        let number = self.bases.fetch_add(1, Relaxed) + 1;
+        probe!(ca_split, std::ptr::from_ref(self), number);
+        self.adapted(Event::Split, Kind::Split, number);
         self.retire_base(guard, base);
+    }
+
+    /// Counts and traces a split or join after which there are so many base nodes.
+    fn adapted(&self, event: Event, kind: Kind, number: usize) {
+        self.events.record(kind, [number as u64, 0]);
+        self.events.count(event, 1);
     }
 
     /// Joins a base node with its neighbour across the route node above it, which is removed. The neighbour's lock is
@@ -138,6 +151,10 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
             drop((held, other));
             base
         };
+        // Relaxed: see `bases`.
+        let number = self.bases.fetch_sub(1, Relaxed) - 1;
+        probe!(ca_join, std::ptr::from_ref(self), number);
+        self.adapted(Event::Join, Kind::Join, number);
         // SAFETY: this thread alone has just taken it out of the tree.
         unsafe {
             let parent = std::ptr::from_ref(parent).cast_mut().cast();

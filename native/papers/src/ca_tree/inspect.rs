@@ -3,6 +3,7 @@
 use super::*;
 use cats_engine::testing::conformance::{TestKey, TestSchema};
 use cats_sync::epoch;
+use cats_sync::events::Event;
 
 /// Adapts at every opportunity.
 pub const NERVOUS: Thresholds = Thresholds { split: 0, join: 0 };
@@ -65,5 +66,15 @@ pub fn check<B: Balance>(table: &CaTree<TestSchema, B>) -> Vec<u64> {
     go(table.root(), ptr::null(), ptr::null(), &mut bytes, &mut keys);
     assert!(keys.is_sorted_by(|a, b| a < b), "keys ascend");
     assert_eq!(bytes, table.bytes());
+    let bases = table.measure().1;
+    assert_eq!(table.bases.load(Relaxed), bases);
+    // Models count no events.
+    if cfg!(not(shuttle)) {
+        let sums = table.events.sums();
+        assert_eq!(
+            1 + sums[Event::Split as usize] - sums[Event::Join as usize],
+            bases as u64
+        );
+    }
     keys
 }

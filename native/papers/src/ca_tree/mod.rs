@@ -36,6 +36,7 @@ mod tests;
 mod walk;
 
 use crate::detaching::Detaching;
+use crate::eventful::Eventful;
 use crate::sequential::{Avl, Balance, Treap, Tree, NODE};
 use crate::shared::by_range::{self, Position};
 use crate::shared::random::random;
@@ -44,7 +45,8 @@ use cats_engine::ca::Thresholds;
 use cats_engine::config::{BaseLock, Config};
 use cats_engine::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
-use cats_sync::facade::{AtomicPtr, Ordering::*};
+use cats_sync::events::Events;
+use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering::*};
 use many::Many;
 use node::{Base, Child, Node, Route};
 use std::ptr;
@@ -69,6 +71,9 @@ pub struct CaTree<S: OrderedSchema, B: Balance> {
     thresholds: Thresholds,
     /// Whether readers share the locks of base nodes.
     shared: bool,
+    events: Events,
+    /// The number of base nodes. Relaxed: a statistic.
+    bases: AtomicUsize,
     /// Nodes that are still to be dismantled.
     remains: Vec<Node<S::Key, B>>,
 }
@@ -192,6 +197,8 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
             schema,
             thresholds,
             shared,
+            events: Events::default(),
+            bases: AtomicUsize::new(1),
             remains: Vec::new(),
         })
     }
@@ -349,6 +356,12 @@ impl<S: OrderedSchema, B: Balance> Engine<S> for CaTree<S, B> {
 }
 
 impl<S: OrderedSchema, B: Balance> Detaching for CaTree<S, B> {}
+
+impl<S: OrderedSchema, B: Balance> Eventful for CaTree<S, B> {
+    fn events(&self) -> &Events {
+        &self.events
+    }
+}
 
 impl<S: OrderedSchema, B: Balance> OrderedEngine<S> for CaTree<S, B> {
     fn prev<R>(

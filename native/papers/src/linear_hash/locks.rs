@@ -120,8 +120,9 @@ impl Locks {
         (LEAST..=MOST).contains(&wished).then_some(wished)
     }
 
-    /// Replaces the locks by twice or half as many. The caller holds the table lock for writing.
-    pub fn replace(&self, guard: &Guard, count: usize) {
+    /// Replaces the locks by twice or half as many. The caller holds the table lock for writing. False when memory is exhausted: then the
+    /// number stays the same.
+    pub fn replace(&self, guard: &Guard, count: usize) -> bool {
         let old = self.get(guard);
         let n = old.len();
         let entries = |i: usize| match count > n {
@@ -130,15 +131,15 @@ impl Locks {
             true => old[i - n].entries() / 2,
             false => old[i].entries() + old[i + count].entries(),
         };
-        // Without memory the number stays the same.
         let Some(new) = array(count, self.groups, entries) else {
-            return;
+            return false;
         };
         // Release: a thread that finds the locks sees them complete.
         self.word.store(new, Ordering::Release);
         let (address, bytes) = (old.as_ptr().cast_mut().cast(), size_of_val(old));
         // SAFETY: replaced just now. It is an array of this many locks.
         unsafe { guard.retire_sized(address, old.len(), free, bytes) };
+        true
     }
 }
 

@@ -31,16 +31,21 @@ mod traverse;
 
 use crate::bucket_lock::{BucketLock, Reading, Writing};
 use crate::detaching::Detaching;
+use crate::eventful::Eventful;
 use crate::lock::rw::Rw;
 use crate::lock::TableLock;
 use cats_engine::config::{BucketLocks, Config};
 use cats_engine::linear::{Position, Size};
 use cats_engine::{hash_of, Busy, Engine, Entry, Locked, Schema, Step};
 use cats_sync::epoch::{self, Guard};
+use cats_sync::events::{Event, Events};
 use cats_sync::facade::{AtomicBool, AtomicUsize, Ordering};
+use cats_sync::probe;
+use cats_sync::trace::Kind;
 use chain::{Chain, Place, Spare};
 use directory::Directory;
 use locks::{lock_of, Locks};
+use std::ptr;
 
 /// The most bucket locks that one operation holds.
 const MOST_LOCKS: usize = 64;
@@ -70,6 +75,7 @@ pub struct LinearHash<S> {
     /// Set by the one thread that is changing the size.
     resizing: AtomicBool,
     directory: Directory,
+    events: Events,
 }
 
 impl<S: Schema> LinearHash<S> {
@@ -92,6 +98,7 @@ impl<S: Schema> LinearHash<S> {
             size: AtomicUsize::new(Size::new(0).0),
             resizing: AtomicBool::new(false),
             directory: Directory::new(),
+            events: Events::default(),
         };
         let guard = epoch::pin();
         // Never fewer buckets than locks.
@@ -201,12 +208,29 @@ impl<S: Schema> LinearHash<S> {
             let now = self.locks.get(guard).len();
             // Another thread may have done it, or the table may have shrunk.
             if (2 * now == count && 2 * now <= self.size().buckets()) || 2 * count == now {
-                self.locks.replace(guard, count);
+                if self.locks.replace(guard, count) {
+                    self.adapted(now, count);
+                }
             }
             Ok(())
         };
         // If it fails, a later operation will try again.
         let _ = self.within(Locking::Table, replace);
+    }
+}
+
+impl<S> LinearHash<S> {
+    /// Counts and traces that there are so many bucket locks in place of so many.
+    fn adapted(&self, before: usize, now: usize) {
+        let (event, kind) = if now > before {
+            probe!(locks_grow, ptr::from_ref(self), before, now);
+            (Event::Split, Kind::MoreLocks)
+        } else {
+            probe!(locks_shrink, ptr::from_ref(self), before, now);
+            (Event::Join, Kind::FewerLocks)
+        };
+        self.events.record(kind, [before as u64, now as u64]);
+        self.events.count(event, 1);
     }
 }
 
@@ -229,6 +253,12 @@ fn to_write(lock: &BucketLock, locking: Locking) -> Result<Option<Writing<'_>>, 
 }
 
 impl<S> Detaching for LinearHash<S> {}
+
+impl<S> Eventful for LinearHash<S> {
+    fn events(&self) -> &Events {
+        &self.events
+    }
+}
 
 impl<S: Schema> Engine<S> for LinearHash<S> {
     type Cursor = Position;

@@ -115,6 +115,9 @@ fn there_are_never_more_locks_than_buckets() {
     assert_eq!(locks_of(&map), 1024);
     (0..3000).for_each(|n| map.remove(n));
     assert!(map.0.buckets() >= 1024, "{} buckets are left", map.0.buckets());
+    map.0.adapt(&guard, 512);
+    let sums = map.0.events.sums();
+    assert_eq!((sums[Event::Split as usize], sums[Event::Join as usize]), (4, 1));
     assert_eq!(table(BucketLocks::Fixed(32_768)).buckets(), 32_768);
 }
 

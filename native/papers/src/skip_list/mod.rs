@@ -48,10 +48,12 @@ mod write;
 pub use chain::Position;
 
 use crate::detaching::Detaching;
+use crate::eventful::Eventful;
 use crate::hazard::{Hazards, Retired};
 use cats_engine::config::Config;
 use cats_engine::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
+use cats_sync::events::Events;
 use cats_sync::facade::Ordering;
 use cats_sync::stripes::Stripes;
 use node::{Held, Node};
@@ -71,6 +73,7 @@ pub struct SkipList<S: OrderedSchema> {
     retired: Retired,
     /// The bytes of the linked nodes.
     bytes: Stripes,
+    events: Events,
 }
 
 // SAFETY: the list owns its nodes, and accesses them as their locks and the hazard pointers allow. Keys may be shared
@@ -123,6 +126,7 @@ impl<S: OrderedSchema> SkipList<S> {
             head: Node::head()?,
             retired: Retired::default(),
             bytes: Stripes::striped(),
+            events: Events::default(),
         })
     }
 
@@ -220,6 +224,12 @@ impl<S: OrderedSchema> Engine<S> for SkipList<S> {
 }
 
 impl<S: OrderedSchema> Detaching for SkipList<S> {}
+
+impl<S: OrderedSchema> Eventful for SkipList<S> {
+    fn events(&self) -> &Events {
+        &self.events
+    }
+}
 
 impl<S: OrderedSchema> OrderedEngine<S> for SkipList<S> {
     fn prev<R>(

@@ -7,6 +7,7 @@ use crate::object::ObjectRef;
 use cats_engine::config::Config;
 use cats_engine::{Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step};
 use cats_papers::detaching::Detaching;
+use cats_papers::eventful::Eventful;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
 use cats_sync::Busy;
@@ -27,16 +28,10 @@ macro_rules! others {
         }
     };
     (@ unordered, $($engine:ident)::+, $config:ident, $key:ident) => {
-        Box::new(Unordered(
-            $($engine)::+::<Exact>::new(Exact::new($key), $config)?,
-            Events::default(),
-        ))
+        Box::new(Unordered($($engine)::+::<Exact>::new(Exact::new($key), $config)?))
     };
     (@ ordered, $($engine:ident)::+, $config:ident, $key:ident) => {
-        Box::new(InOrder(
-            $($engine)::+::<Ordered>::new(Ordered::new($key), $config)?,
-            Events::default(),
-        ))
+        Box::new(InOrder($($engine)::+::<Ordered>::new(Ordered::new($key), $config)?))
     };
 }
 
@@ -49,16 +44,18 @@ others! {
     StdHash => unordered cats_papers::std_hash::StdHash,
 }
 
-/// An engine that does not order its keys.
-struct Unordered<E>(E, Events);
+/// An engine that does not order its keys. Its address is that of the engine, by which probes know it.
+#[repr(transparent)]
+struct Unordered<E>(E);
 /// An engine that orders its keys.
-struct InOrder<E>(E, Events);
+#[repr(transparent)]
+struct InOrder<E>(E);
 
 /// The methods that are the same for both.
 macro_rules! passed_on {
     () => {
         fn events(&self) -> Option<&Events> {
-            Some(&self.1)
+            Some(self.0.events())
         }
 
         fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy> {
@@ -114,7 +111,7 @@ macro_rules! passed_on {
     };
 }
 
-impl<E: Engine<Exact, Cursor: Numbered> + Detaching> Other for Unordered<E> {
+impl<E: Engine<Exact, Cursor: Numbered> + Detaching + Eventful> Other for Unordered<E> {
     passed_on!();
 
     fn is_ordered(&self) -> bool {
@@ -140,7 +137,7 @@ impl<E: Engine<Exact, Cursor: Numbered> + Detaching> Other for Unordered<E> {
     }
 }
 
-impl<E: OrderedEngine<Ordered> + Detaching> Other for InOrder<E> {
+impl<E: OrderedEngine<Ordered> + Detaching + Eventful> Other for InOrder<E> {
     passed_on!();
 
     fn is_ordered(&self) -> bool {

@@ -489,8 +489,8 @@ fetch(Table, Key, Fun) ->
 %%
 %% `refresh_ahead' does the same before the end. The new object is stored in place of the one that was found, or where
 %% the key has none by then. What another process has stored meanwhile stays. Only calls that find the object begin its
-%% renewal, so what nobody fetches ends at its time. With `idle' a read moves the end, so nothing is renewed ahead, nor
-%% in a table that is not public.
+%% renewal, so what nobody fetches ends at its time. Nothing is renewed ahead in a table that is not public. In a table
+%% with `idle', where a read moves the end, only an object with a time besides is, before that ends.
 %%
 %% A write to the key ends a failure that is remembered, as a deletion does. A failure of a renewal is remembered too,
 %% and no other renewal begins until then. Where a failure is remembered, `retry' has no effect. The failures of a table
@@ -692,8 +692,8 @@ insert(Table, Objects) ->
 %% @doc Like {@link insert/2}, for objects that live for a time of their own: `#{ttl => Milliseconds}' or `#{ttl =>
 %% infinity}'. Not in `ets'.
 %%
-%% In a table with option `idle' both times hold, and the earlier one ends the object. So no read lets it live beyond
-%% its own time, and with `infinity' it lives until it is deleted.
+%% The time takes the place of option `ttl'. In a table with option `idle' both times hold, and the earlier one ends the
+%% object. So no read lets it live beyond its own time, and with `infinity' it lives until it is deleted.
 %%
 %% Fails with `badarg' when the objects of the table cannot expire: it has neither option `ttl' nor option `idle'.
 -spec insert(table(), tuple() | [tuple()], insert_options()) -> true.
@@ -856,12 +856,12 @@ budget() ->
 %% `{snapshot_limit, Bytes}' bounds what is kept for the snapshots of the table, see {@link snapshot/1}.
 %%
 %% `{ttl, Milliseconds}' lets each object expire so long after it was inserted, `{idle, Milliseconds}' so long after it
-%% was last read. A table has one of both, and an object may have a time of its own in either, see {@link insert/3}.
-%% With `{ttl, infinity}' only objects with a time of their own expire. An expired object is gone for every function at
-%% its time, by the monotonic clock of the system. The functions that insert an object give it its time. Those that
-%% update one keep it, such as {@link update_counter/3} and {@link update/3}. Reads move the time of option `idle' in
-%% steps of a sixteenth, so that few reads write. Both options are for `set' and `ordered_set' with the default engine,
-%% and not for `compressed' tables.
+%% was last read. With both, the earlier end counts. An object may have a time of its own, see {@link insert/3}. With
+%% `{ttl, infinity}' only objects with a time of their own expire. An expired object is gone for every function at its
+%% time, by the monotonic clock of the system. The functions that insert an object give it its time. Those that update
+%% one keep it, such as {@link update_counter/3} and {@link update/3}. Reads move the time of option `idle' in steps of
+%% a sixteenth, so that few reads write. Both options are for `set' and `ordered_set' with the default engine, and not for
+%% `compressed' tables.
 %%
 %% `{notify, Pid}' and `{notify, Pid, Options}' let a process be told of the objects that expire or are evicted, see
 %% {@link removed/1}.
@@ -1184,8 +1184,8 @@ take_many(Table, Keys, Called) ->
 %% @doc Lets the object with the key live for this time from now on, whatever was left. Returns whether there is one.
 %% Atomic and isolated. Not in `ets'.
 %%
-%% In a table with option `idle', a read may make the time longer, but not that of an object with a time of its own: for
-%% such an object this is a new one.
+%% In a table with option `idle', a read may make the time longer, but not that of an object with a time of its own or
+%% of option `ttl': for such an object this is a new one.
 %%
 %% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
 -spec touch(table(), Key :: term(), lifetime()) -> boolean().

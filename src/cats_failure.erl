@@ -288,8 +288,6 @@ remark(new, no_limit_here) ->
 remark(new, small_limit) ->
     {2, <<"the limit of bytes is smaller than a table with these options and one small object">>};
 remark(new, nothing_evicted) -> {2, <<"options evict and share go with option limit only">>};
-remark(new, ttl_and_idle) ->
-    {2, <<"a table has option ttl or option idle, not both; insert/3 gives an object a time of its own">>};
 remark(setopts, no_ttl) -> {2, <<"only a table that was created with option ttl can have another one">>};
 remark(setopts, unlimited) -> {2, <<"the table was created without option limit">>};
 remark(setopts, {other_unit, Unit}) -> {2, text("the limit of the table counts ~s, as it was created", [Unit])};

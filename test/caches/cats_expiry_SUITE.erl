@@ -48,14 +48,14 @@ types() -> [set, ordered_set].
 like_a_model(_Config) ->
     Number = cats_test_lib:environment("EXPIRY_TESTS", 300),
     [?assert(proper:quickcheck(prop_like_a_model(Type, Kind), [{numtests, Number}, {to_file, user}, quiet]))
-     || Type <- types(), Kind <- [ttl, idle]].
+     || Type <- types(), Kind <- [ttl, idle, both]].
 
 prop_like_a_model(Type, Kind) ->
     proper:forall(list(step()),
                   fun(Steps) ->
                           stop_clock(),
                           forget_ended(),
-                          Table = cats:new(t, [Type, public, {Kind, 1000}]),
+                          Table = cats:new(t, [Type, public | times_of(Kind)]),
                           try
                               _ = lists:foldl(fun(Step, Model) -> run(Step, Table, Kind, Model) end, #{}, Steps),
                               true
@@ -68,6 +68,9 @@ prop_like_a_model(Type, Kind) ->
                               cats:delete(Table)
                           end
                   end).
+
+times_of(both) -> [{idle, 1000}, {ttl, 1500}];
+times_of(Kind) -> [{Kind, 1000}].
 
 list(Type) -> proper_types:list(Type).
 oneof(Types) -> proper_types:union(Types).
@@ -95,28 +98,34 @@ step() ->
                {1, {update, key(), value()}}, {1, {select, key()}}, {1, delete_all}, {1, {many, list(key())}},
                {1, {transaction, object()}}, {2, {read, key()}}, {2, {fetch, key(), lifetime()}},
                {1, {snapshot, key(), range(1, 1500)}}, {3, {fetched, key(), oneof([0, range(1, 2000), 300000])}},
-               {4, {own, object(), near(), range(1, 1100), oneof([none, near()]), range(1, 1100)}}]).
+               {4, {own, object(), oneof([near(), near(), infinity]), range(1, 1100), oneof([none, near()]),
+                    range(1, 1100)}}]).
 
 %% Times about that of the table.
 near() -> oneof([range(1, 2500), range(950, 1100)]).
 
-%% What lives, by the model: the key with the object, its deadline, and its own end in an idle table.
+%% What lives, by the model: the key with the object, its deadline, and its own end where reads move the deadline.
 living(Model) -> maps:filter(fun(_, {_, Deadline, _}) -> Deadline > get(clock) end, Model).
 
 after_now(infinity) -> infinity;
 after_now(Time) -> get(clock) + Time.
 
-put_object(Object, Deadline, Model) -> Model#{element(1, Object) => {Object, Deadline, infinity}}.
+put_object(both, Object, Model) -> put_lasting(both, Object, 1500, Model);
+put_object(Kind, Object, Model) -> put_lasting(Kind, Object, default, Model).
 
 %% Of an own time and the idle time of a table, the earlier one ends the object.
-put_lasting(idle, Object, Time, Model) when Time =/= infinity ->
-    Model#{element(1, Object) => {Object, after_now(min(Time, 1000)), after_now(Time)}};
-put_lasting(_Kind, Object, Time, Model) ->
-    put_object(Object, after_now(Time), Model).
+put_lasting(Kind, Object, Time, Model) ->
+    Times = case Time of
+                default -> {Object, after_now(1000), infinity};
+                _ when Kind =:= ttl; Time =:= infinity -> {Object, after_now(Time), infinity};
+                _ -> {Object, after_now(min(Time, 1000)), after_now(Time)}
+            end,
+    Model#{element(1, Object) => Times}.
 
-%% A read moves the deadline of an idle table, if that becomes later by more than a sixteenth, or reaches the own end.
+%% A read moves the deadline where there is an idle time, if that becomes later by more than a sixteenth, or reaches the
+%% own end.
 used(ttl, _Key, Model) -> Model;
-used(idle, Key, Model) ->
+used(_Kind, Key, Model) ->
     case Model of
         #{Key := {Object, Deadline, End}} when Deadline =/= infinity ->
             Later = get(clock) + 1000,
@@ -135,9 +144,9 @@ run(Step, Table, Kind, Model0) ->
     compare(Table, living(New)),
     New.
 
-step({insert, Object}, Table, _, Model) ->
+step({insert, Object}, Table, Kind, Model) ->
     true = cats:insert(Table, Object),
-    put_object(Object, after_now(1000), Model);
+    put_object(Kind, Object, Model);
 step({insert, Object, Time}, Table, Kind, Model) ->
     true = cats:insert(Table, Object, #{ttl => Time}),
     put_lasting(Kind, Object, Time, Model);
@@ -147,14 +156,14 @@ step({own, Object, Time, Passed, Touch, PassedThen}, Table, Kind, Model) ->
     Steps = [{insert, Object, Time}, {pass, Passed}, {lookup, Key}] ++ [{touch, Key, Touch} || Touch =/= none]
         ++ [{pass, PassedThen}, {lookup, Key}],
     lists:foldl(fun(Step, M) -> run(Step, Table, Kind, M) end, Model, Steps);
-step({insert_list, Objects}, Table, _, Model) ->
+step({insert_list, Objects}, Table, Kind, Model) ->
     true = cats:insert(Table, Objects),
-    lists:foldl(fun(Object, M) -> put_object(Object, after_now(1000), M) end, Model, Objects);
-step({insert_new, Object}, Table, _, Model) ->
+    lists:foldl(fun(Object, M) -> put_object(Kind, Object, M) end, Model, Objects);
+step({insert_new, Object}, Table, Kind, Model) ->
     IsNew = not is_map_key(element(1, Object), Model),
     ?assertEqual(IsNew, cats:insert_new(Table, Object)),
     case IsNew of
-        true -> put_object(Object, after_now(1000), Model);
+        true -> put_object(Kind, Object, Model);
         false -> Model
     end;
 step({insert_new, Objects, Time}, Table, Kind, Model) ->
@@ -165,10 +174,10 @@ step({insert_new, Objects, Time}, Table, Kind, Model) ->
         true -> lists:foldl(fun(Object, M) -> put_lasting(Kind, Object, Time, M) end, Model, New);
         false -> Model
     end;
-step({touch, Key, Time}, Table, _, Model) ->
+step({touch, Key, Time}, Table, Kind, Model) ->
     ?assertEqual(is_map_key(Key, Model), cats:touch(Table, Key, Time)),
     case Model of
-        #{Key := {Object, _, infinity}} -> Model#{Key := {Object, after_now(Time), infinity}};
+        #{Key := {Object, _, infinity}} when Kind =/= both -> Model#{Key := {Object, after_now(Time), infinity}};
         #{Key := {Object, _, _}} -> Model#{Key := {Object, after_now(Time), after_now(Time)}};
         #{} -> Model
     end;
@@ -203,7 +212,7 @@ step({delete, Key}, Table, _, Model) ->
 step({take, Key}, Table, _, Model) ->
     ?assertEqual(found(Key, Model), cats:take(Table, Key)),
     maps:remove(Key, Model);
-step({counter, Key, Increment}, Table, _, Model) ->
+step({counter, Key, Increment}, Table, Kind, Model) ->
     case Model of
         #{Key := {Object, Deadline, End}} when tuple_size(Object) > 1, is_integer(element(2, Object)) ->
             Sum = element(2, Object) + Increment,
@@ -214,7 +223,7 @@ step({counter, Key, Increment}, Table, _, Model) ->
             Model;
         #{} ->
             ?assertEqual(7 + Increment, cats:update_counter(Table, Key, {2, Increment}, {Key, 7})),
-            put_object({Key, 7 + Increment}, after_now(1000), Model)
+            put_object(Kind, {Key, 7 + Increment}, Model)
     end;
 step({element, Key, Value}, Table, _, Model) ->
     case Model of
@@ -270,7 +279,7 @@ step(replace_all, Table, _, Model) ->
     ?assertEqual(map_size(Counters), cats:select_replace(Table, Spec)),
     More = fun(_, {{Key, Value}, Deadline, End}) -> {{Key, Value + 1}, Deadline, End} end,
     maps:merge(Model, maps:map(More, Counters));
-step({transaction, Object}, Table, _, Model) ->
+step({transaction, Object}, Table, Kind, Model) ->
     Key = element(1, Object),
     Found = found(Key, Model),
     ?assertEqual({atomic, Found}, cats_transaction:run(fun() ->
@@ -278,7 +287,7 @@ step({transaction, Object}, Table, _, Model) ->
                                                               cats_transaction:insert(Table, Object),
                                                               Read
                                                       end)),
-    put_object(Object, after_now(1000), Model);
+    put_object(Kind, Object, Model);
 step({read, Key}, Table, Kind, Model) ->
     ?assertEqual({atomic, found(Key, Model)},
                  cats_transaction:run(fun() -> cats_transaction:read(Table, Key) end)),
@@ -355,6 +364,8 @@ options(_Config) ->
     Table = cats:new(t, [{ttl, 10}]),
     ?assertEqual({10, infinity}, {cats:info(Table, ttl), cats:info(Table, idle)}),
     ?assertEqual({infinity, 10}, begin T = cats:new(t, [{idle, 10}]), {cats:info(T, ttl), cats:info(T, idle)} end),
+    ?assertEqual({20, 10},
+                 begin T = cats:new(t, [{idle, 10}, {ttl, 20}]), {cats:info(T, ttl), cats:info(T, idle)} end),
     ?assertEqual({undefined, undefined}, begin T = cats:new(t, []), {cats:info(T, ttl), cats:info(T, idle)} end),
     Forever = cats:new(t, [ordered_set, {ttl, infinity}]),
     true = cats:insert(Forever, {1}),
@@ -368,9 +379,6 @@ explanations(_Config) ->
                     "compressed">>},
     [?assertEqual(Only, cats_test_lib:remarks(new, [t, [{ttl, 10} | Options]]))
      || Options <- [[bag], [duplicate_bag], [compressed], [{engine, std_hash}], [ordered_set, {engine, avl}]]],
-    ?assertEqual(#{2 => <<"a table has option ttl or option idle, not both; insert/3 gives an object a time of its "
-                          "own">>},
-                 cats_test_lib:remarks(new, [t, [{ttl, 10}, {idle, 10}]])),
     [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{Key, Value}]]))
      || Key <- [ttl, idle], Value <- [0, -1, 1.5, never, 1 bsl 70]],
     Longest = 1 bsl 40 - 1,
@@ -854,7 +862,7 @@ files(Config) ->
     stop_clock(),
     File = filename:join(?config(priv_dir, Config), "table"),
     [begin
-         Table = cats:new(t, [Type, {Kind, 1000}]),
+         Table = cats:new(t, [Type | times_of(Kind)]),
          true = cats:insert(Table, {1, a}),
          true = cats:insert(Table, {2, b}, #{ttl => infinity}),
          true = cats:insert(Table, {3, c}, #{ttl => 200}),
@@ -862,26 +870,27 @@ files(Config) ->
          pass(100),
          ok = cats:tab2file(Table, File, Options),
          {ok, Read} = cats:file2tab(File, [{verify, true}]),
-         ?assertEqual({1000, [{1, a}, {2, b}, {3, c}, {4, d}]},
-                      {cats:info(Read, Kind), lists:sort(cats:tab2list(Read))}),
+         ?assertEqual({[cats:info(Table, Item) || Item <- [ttl, idle]], [{1, a}, {2, b}, {3, c}, {4, d}]},
+                      {[cats:info(Read, Item) || Item <- [ttl, idle]], lists:sort(cats:tab2list(Read))}),
          ?assertEqual({900, infinity, 100}, {cats:ttl(Read, 1), cats:ttl(Read, 2), cats:ttl(Read, 3)}),
          %% Reads go on to move what has no own time, and no other beyond it.
          pass(99),
          _ = cats:lookup_many(Read, [1, 2, 3, 4]),
          case Kind of
              ttl -> ?assertEqual([801, infinity, 1, 1101], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]]);
-             idle -> ?assertEqual([1000, infinity, 1, 1000], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]])
+             _ -> ?assertEqual([1000, infinity, 1, 1000], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]])
          end,
          pass(500),
          _ = cats:lookup_many(Read, [1, 2, 3, 4]),
          case Kind of
              ttl -> ?assertEqual([301, infinity, undefined, 601], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]]);
-             idle -> ?assertEqual([1000, infinity, undefined, 601], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]])
+             idle -> ?assertEqual([1000, infinity, undefined, 601], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]]);
+             both -> ?assertEqual([801, infinity, undefined, 601], [cats:ttl(Read, Key) || Key <- [1, 2, 3, 4]])
          end,
          Plain = cats:new(t, []),
          {ok, Plain} = cats:file2tab(File, [{table, Plain}]),
          ?assertEqual([{1, a}, {2, b}, {3, c}, {4, d}], lists:sort(cats:tab2list(Plain)))
-     end || Type <- types(), Kind <- [ttl, idle], Options <- [[], [{extended_info, [md5sum, object_count]}]]],
+     end || Type <- types(), Kind <- [ttl, idle, both], Options <- [[], [{extended_info, [md5sum, object_count]}]]],
     %% A table that only has a limit.
     Limited = cats:new(t, [{limit, {objects, 10}}]),
     true = cats:insert(Limited, [{1, a}, {2, b}]),

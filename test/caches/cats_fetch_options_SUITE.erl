@@ -7,7 +7,8 @@
 -export([remembered/1, any_failure/1, failures_for_others/1, a_write_ends_a_failure/1, what_is_not_remembered/1,
          renewals_after_a_failure/1, failures_of_equal_keys/1, failures_are_bounded/1, failures_are_freed/1,
          failures_beside_a_limit/1, like_a_model/1]).
--export([renewed_ahead/1, lifetimes_ahead/1, writes_during_a_renewal/1, failed_ahead/1, nothing_ahead/1, many_ahead/1]).
+-export([renewed_ahead/1, lifetimes_ahead/1, writes_during_a_renewal/1, failed_ahead/1, ahead_of_an_own_end/1,
+         nothing_ahead/1, many_ahead/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -16,7 +17,8 @@ all() ->
      a_write_beside_an_ignored_value, no_outcomes, outcomes_explained, remembered, any_failure, failures_for_others,
      a_write_ends_a_failure, what_is_not_remembered, renewals_after_a_failure, failures_of_equal_keys,
      failures_are_bounded, failures_are_freed, failures_beside_a_limit, like_a_model,
-     renewed_ahead, lifetimes_ahead, writes_during_a_renewal, failed_ahead, nothing_ahead, many_ahead].
+     renewed_ahead, lifetimes_ahead, writes_during_a_renewal, failed_ahead, ahead_of_an_own_end, nothing_ahead,
+     many_ahead].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -530,7 +532,22 @@ failed_ahead(_Config) ->
          ?assertEqual({[{key, old}], 40}, {cats:lookup(Table, key), cats:ttl(Table, key)})
      end || Type <- [set, ordered_set]].
 
-%% Where only the owner may write, and where a read moves the end, nothing is renewed ahead.
+%% With an idle time, an object is renewed before the end to which no read moves it, and not before it would end unread.
+ahead_of_an_own_end(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {idle, 20} | Times]),
+         {key, old} = cats:fetch(Table, key, make(old), Own),
+         _ = [begin
+                  {key, old} = cats:fetch(Table, key, never(), ahead(Ahead)),
+                  pass(15)
+              end || Ahead <- [10, 30, 50, 54, 10]],
+         {key, old} = cats:fetch(Table, key, make(new), ahead(25)),
+         no_processes(),
+         ?assertEqual({[{key, new}], 20}, {cats:lookup(Table, key), cats:ttl(Table, key)})
+     end || Type <- [set, ordered_set], {Times, Own} <- [{[{ttl, 100}], #{}}, {[], #{ttl => 100}}]].
+
+%% Where only the owner may write, and where a read moves the only end, nothing is renewed ahead.
 nothing_ahead(_Config) ->
     stop_clock(),
     [begin

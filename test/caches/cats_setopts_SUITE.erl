@@ -47,6 +47,7 @@ listed(_Config) ->
     Expiring = [{[{ttl, 5000}], [{ttl, 5000}, {idle, infinity}]},
                 {[{ttl, infinity}], [{ttl, infinity}, {idle, infinity}]},
                 {[{idle, 5000}], [{ttl, infinity}, {idle, 5000}]},
+                {[{idle, 5000}, {ttl, 7000}], [{ttl, 7000}, {idle, 5000}]},
                 {[], []}],
     Limited = [{[{limit, {objects, 7}}], [{limit, {objects, 7}}, {evict, s3_fifo}, {share, 10}, {used, 1}]},
                {[{limit, {objects, 7}}, {evict, none}], [{limit, {objects, 7}}, {evict, none}, {share, 10}, {used, 1}]},
@@ -222,7 +223,20 @@ ttl(_Config) ->
                       [cats:member(Table, Key) || Key <- [1, 2, 3, 4, 5, own]]),
          ?assertEqual(length([Key || Key <- [1, 2, 3, 4, 5, own], cats:member(Table, Key)]), cats:info(Table, size))
      end || Shape <- caches(), Limit <- [[], [{limit, {objects, 50}}]],
-            {First, Second} <- [{1000, 3000}, {3000, 1000}, {infinity, 1000}, {1000, infinity}]].
+            {First, Second} <- [{1000, 3000}, {3000, 1000}, {infinity, 1000}, {1000, infinity}]],
+    %% Beside an idle time, too.
+    [begin
+         Table = cats:new(t, Shape ++ [{idle, 1000}, {ttl, 1500}]),
+         true = cats:insert(Table, {1, 1}),
+         ?assert(cats:setopts(Table, {ttl, 500})),
+         true = cats:insert(Table, {2, 1}),
+         ?assert(cats:setopts(Table, {ttl, infinity})),
+         true = cats:insert(Table, {3, 1}),
+         ?assertEqual([1000, 500, 1000], [cats:ttl(Table, Key) || Key <- [1, 2, 3]]),
+         pass(900),
+         _ = cats:lookup_many(Table, [1, 2, 3]),
+         ?assertEqual([600, undefined, 1000], [cats:ttl(Table, Key) || Key <- [1, 2, 3]])
+     end || Shape <- caches()].
 
 %% A lower limit holds when the call returns, with as many objects as it allows.
 lower(_Config) ->

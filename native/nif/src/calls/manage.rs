@@ -246,7 +246,6 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::NoLimit => return Failure::Bad(env.atom("no_limit_here")),
         Refusal::SmallLimit => return Failure::Bad(env.atom("small_limit")),
         Refusal::NothingEvicted => return Failure::Bad(env.atom("nothing_evicted")),
-        Refusal::TtlAndIdle => return Failure::Bad(env.atom("ttl_and_idle")),
         Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),
         Refusal::NoTtl => return Failure::Bad(env.atom("no_ttl")),
         Refusal::Unlimited => return Failure::Bad(env.atom("unlimited")),

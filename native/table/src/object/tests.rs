@@ -12,6 +12,7 @@ const LAYOUT: Layout = Layout {
     packed: false,
     leased: false,
     idle: false,
+    bounded: false,
 };
 
 /// A body stores the number of words of its block, unless they are too many.

@@ -24,6 +24,8 @@ pub struct Layout {
     pub leased: bool,
     /// Whether reads make objects live longer. Then they may have an own end.
     pub idle: bool,
+    /// Whether all objects have room for an own end, as the table has a time to live besides.
+    pub bounded: bool,
 }
 
 impl Layout {
@@ -225,12 +227,12 @@ impl<'a> Object<'a> {
     }
 }
 
-/// What an object that requests this lease has before it: its own end, or room for that of the object that it replaces.
+/// What an object that requests this lease has before it: its own end, or room for that of the table or of the object that it replaces.
 fn own_end(request: Request, layout: Layout) -> Option<Lease> {
     match request {
         Request::Bounded { most, .. } => Some(Lease::own_end(most)),
         Request::Kept => layout.idle.then(|| Lease::own_end(NEVER)),
-        Request::Fresh | Request::Given(_) => None,
+        Request::Fresh | Request::Given(_) => layout.bounded.then(|| Lease::own_end(NEVER)),
     }
 }
 

@@ -71,6 +71,7 @@ impl Incoming {
             packed: false,
             leased: false,
             idle: false,
+            bounded: false,
             ..table.layout()
         };
         if object.arity() <= layout.key {

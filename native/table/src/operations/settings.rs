@@ -26,7 +26,11 @@ impl Handle<'_> {
     pub fn check_settings(self, settings: Settings) -> Result<(), Refusal> {
         let store = self.store();
         let limit = store.limit();
-        if settings.ttl.is_some() && self.expiry().is_none_or(|(_, idle)| idle != u64::MAX) {
+        if settings.ttl.is_some()
+            && self
+                .expiry()
+                .is_none_or(|_| self.table.options().idle() && !self.table.options().bounded())
+        {
             return Err(Refusal::NoTtl);
         }
         if (settings.limit.is_some() || settings.evict.is_some()) && limit.is_none() {

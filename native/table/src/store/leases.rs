@@ -219,11 +219,15 @@ impl<T: KeyItem> Leases<T> {
         if ahead == 0 {
             return Some(Life::Lives);
         }
-        // A use may have moved the deadline.
+        // A use may have moved the deadline. It moves no own end.
         // SAFETY: as the caller promises.
-        Some(match unsafe { deadline(entry) } {
+        let end = unsafe {
+            let now = lease(entry);
+            own_end_of(entry.body, now).map_or(now, |end| end.load()).deadline()
+        };
+        Some(match end {
             NEVER => Life::Lives,
-            deadline if is_past(deadline.saturating_sub(ahead)) => Life::Due,
+            end if is_past(end.saturating_sub(ahead)) => Life::Due,
             _ => Life::Lives,
         })
     }
@@ -345,12 +349,33 @@ impl<T: KeyItem> Leases<T> {
         let notes = uses | kept_as & KEPT;
         if requested.has_own_end() {
             // SAFETY: as above.
-            unsafe { grant_own_end(new, requested, kept.and(old_entry), now) }
+            unsafe { self.grant_own_end(new, requested, kept.and(old_entry), now) }
         }
         let place = self.place_for(new, old, deadline, now);
         let granted = requested.with_deadline(deadline).with_place(place).with_notes(notes);
         // SAFETY: as above.
         unsafe { lease_of(new.body) }.store(granted);
+    }
+
+    /// Gives a new object its own end: the one that it requests, that of the object which it replaces, if it keeps the lease, or that of the
+    /// table.
+    ///
+    /// # Safety
+    /// The place is locked, so its object lives, and the new one too. That has a word for its own end.
+    #[cold]
+    unsafe fn grant_own_end(&self, new: Entry, requested: Lease, kept: Option<Entry>, now: u64) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let Some(own) = own_end_of(new.body, requested) else {
+                return;
+            };
+            let end = match (requested.request(), kept) {
+                (Request::Given(_) | Request::Bounded { .. }, _) => after(now, own.load().deadline()),
+                (Request::Kept, Some(old)) => own_end(old.body, lease(old)),
+                (Request::Kept | Request::Fresh, _) => after(now, self.ttl()),
+            };
+            own.store(Lease::own_end(end));
+        }
     }
 
     /// The time by which the item of an object with this lease fires.
@@ -379,13 +404,14 @@ impl<T: KeyItem> Leases<T> {
         place
     }
 
-    /// Gives an object that lives a deadline `time` after now, and if it has an own end, that as well. The place is locked.
+    /// Gives an object that lives a deadline `time` after now, and if it has an own end, that as well. Where the table has a time to live,
+    /// this is a new one. The place is locked.
     pub fn touch(&self, entry: Entry, time: u64, now: u64) {
         let deadline = after(now, time);
         // SAFETY: the place is locked, so its object lives.
         let (shared, own) = unsafe { (lease_of(entry.body), own_end_of(entry.body, lease(entry))) };
         let place = self.place_for(entry, Some(shared.load()), deadline, now);
-        if let Some(own) = own.filter(|own| own.load().deadline() != NEVER) {
+        if let Some(own) = own.filter(|own| self.ttl() != u64::MAX || own.load().deadline() != NEVER) {
             own.store(Lease::own_end(deadline));
             // Release pairs with the Acquire of `extend`.
             fence(Ordering::Release);
@@ -412,25 +438,5 @@ impl<T: KeyItem> Leases<T> {
             return self.wheel.empty();
         }
         Ok(())
-    }
-}
-
-/// Gives a new object its own end: the one that it requests, or that of the object which it replaces, if it keeps the lease.
-///
-/// # Safety
-/// The place is locked, so its object lives, and the new one too. That has a word for its own end.
-#[cold]
-unsafe fn grant_own_end(new: Entry, requested: Lease, kept: Option<Entry>, now: u64) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let Some(own) = own_end_of(new.body, requested) else {
-            return;
-        };
-        let end = match (requested.request(), kept) {
-            (Request::Given(_), _) => after(now, own.load().deadline()),
-            (_, Some(old)) => own_end(old.body, lease(old)),
-            (_, None) => NEVER,
-        };
-        own.store(Lease::own_end(end));
     }
 }

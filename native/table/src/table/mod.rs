@@ -264,6 +264,7 @@ impl Table {
             packed: self.options.compressed(),
             leased: self.options.leased(),
             idle: self.options.idle(),
+            bounded: self.options.bounded(),
         }
     }
 

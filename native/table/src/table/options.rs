@@ -96,8 +96,6 @@ pub enum Refusal {
     NoHashTable,
     /// Objects of such tables cannot expire.
     NoExpiry,
-    /// A table has one of them.
-    TtlAndIdle,
     /// Such tables cannot have a limit.
     NoLimit,
     /// The limit of bytes leaves no room for objects.
@@ -149,6 +147,7 @@ const COMPRESSED: Field = Field(48, 1);
 const PLAIN: Field = Field(49, 1);
 const LEASED: Field = Field(50, 1);
 const IDLE: Field = Field(51, 1);
+const BOUNDED: Field = Field(52, 1);
 
 const LOCKS: u64 = 3;
 const HASH_LOCKS: u64 = LOCKS + 1 + MAX_BUCKET_LOCKS.ilog2() as u64 - MIN_HASH_LOCKS.ilog2() as u64;
@@ -241,6 +240,12 @@ impl Options {
     #[inline]
     pub fn idle(self) -> bool {
         self.get(IDLE) != 0
+    }
+
+    /// Whether that is so, and the table has a time to live besides.
+    #[inline]
+    pub fn bounded(self) -> bool {
+        self.get(BOUNDED) != 0
     }
 
     /// Whether this is a plain table: it has the default engine of its type, and its objects are stored as they are.
@@ -396,6 +401,8 @@ impl Collect {
         options.set(LEASED, leased.into());
         let idle = self.expiry.is_some_and(|expiry| expiry.idle != u64::MAX);
         options.set(IDLE, idle.into());
+        let bounded = idle && self.expiry.is_some_and(|expiry| expiry.ttl != u64::MAX);
+        options.set(BOUNDED, bounded.into());
         options.set(PLAIN, (engine == default && !leased && !options.compressed()).into());
         let locks = matches!(asked, WriteConcurrency::Locks(_));
         let setup = match engine == default && self.special.is_none() && !locks && !leased {
@@ -475,9 +482,6 @@ fn finish_setup(
     };
     if limit.is_some_and(|limit| !leaves_room(&limit, limited)) {
         return Err(Refusal::SmallLimit);
-    }
-    if expiry.is_some_and(|expiry| expiry.ttl != u64::MAX && expiry.idle != u64::MAX) {
-        return Err(Refusal::TtlAndIdle);
     }
     if let Some(lacking) = given.iter().find(|option| !options.engine().options().contains(option)) {
         return Err(Refusal::Option(options.engine(), *lacking));

@@ -860,8 +860,8 @@ budget() ->
 %% `{ttl, infinity}' only objects with a time of their own expire. An expired object is gone for every function at its
 %% time, by the monotonic clock of the system. The functions that insert an object give it its time. Those that update
 %% one keep it, such as {@link update_counter/3} and {@link update/3}. Reads move the time of option `idle' in steps of
-%% a sixteenth, so that few reads write. Both options are for `set' and `ordered_set' with the default engine, and not for
-%% `compressed' tables.
+%% a sixteenth, so that few reads write. Both options are for `set' and `ordered_set' with the default engine, and not
+%% for `compressed' tables.
 %%
 %% `{notify, Pid}' and `{notify, Pid, Options}' let a process be told of the objects that expire or are evicted, see
 %% {@link removed/1}.

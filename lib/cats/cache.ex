@@ -36,8 +36,8 @@ defmodule Cats.Cache do
     * `evict: policy`: which objects are evicted. See the type `policy` of `:cats`.
     * `share: percent`: what the cache gives up when all of cats has no memory left. See `:cats.budget/0`.
     * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
-    * `idle: milliseconds`: how long a value lives after it was last read. With `ttl:`, or a time of its own, the earlier
-      end counts.
+    * `idle: milliseconds`: how long a value lives after it was last read. With `ttl:`, or a time of its own, the
+      earlier end counts.
     * `stats: true`: counts hits and misses, for `:cats.stats/1` and the events of `:cats_telemetry`.
     * `engine: ...` and `:compressed`: see `:cats.new/2`. Then values have times only with one of the options above.
 

@@ -17,7 +17,7 @@ text(Limit) ->
      family(cats_garbage_freed_total, counter, "Blocks of them that were freed.", [{[], Freed}]),
      family(cats_garbage_bytes, gauge, "About the bytes of those that wait to be freed.", [{[], Bytes}]),
      family(cats_vm_memory_bytes, gauge, "Memory of the VM, as erlang:memory/1 tells it.",
-            [{[{kind, atom_to_list(Kind)}], erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
+            [{[label(kind, atom_to_list(Kind))], erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
      [family(Name, Type, Help, [{Labels, Number} || {Row, Labels} <- Rows, Number <- figure(Item, Row)])
       || {Name, Type, Item, Help} <- families()],
      kinds(cats_table_adaptations_total, "Splits and joins of base nodes or buckets.",
@@ -54,14 +54,17 @@ families() ->
 
 figure(Item, #{stats := Stats}) -> [Number || #{Item := Number} <- [Stats]].
 
-%% A table without a name of its own is told from others of its name by its identifier.
+%% A table without a name of its own is told from others of its name by its identifier. As binaries, since each row has
+%% many samples.
 labels(#{table := Table, name := Name, id := Id}) ->
-    [{table, atom_to_list(Name)} | [{id, cats_stats:identifier(Id)} || not is_atom(Table)]].
+    [label(table, atom_to_list(Name)) | [label(id, cats_stats:identifier(Id)) || not is_atom(Table)]].
+
+label(Label, Value) -> <<(atom_to_binary(Label))/binary, "=\"", (escaped(Value))/binary, $">>.
 
 kinds(Name, Help, Items, Rows) ->
     family(Name, counter, Help,
-           [{Labels ++ [{kind, Kind}], Number} || {Row, Labels} <- Rows, {Item, Kind} <- Items,
-                                                  Number <- figure(Item, Row)]).
+           [{Labels ++ [label(kind, Kind)], Number} || {Row, Labels} <- Rows, {Item, Kind} <- Items,
+                                                       Number <- figure(Item, Row)]).
 
 %% The classes of waits, as a histogram in seconds.
 waits(Rows) ->
@@ -74,7 +77,7 @@ waits(Rows) ->
 
 histogram(Name, Labels, #{waits_by_length := Classes, waits := Waits, wait_time := Microseconds}) ->
     {Buckets, _} = lists:mapfoldl(fun({Below, Number}, Sum) -> {{Below, Sum + Number}, Sum + Number} end, 0, Classes),
-    [[sample([Name, "_bucket"], Labels ++ [{le, limit(Below)}], Number) || {Below, Number} <- Buckets],
+    [[sample([Name, "_bucket"], Labels ++ [label(le, limit(Below))], Number) || {Below, Number} <- Buckets],
      sample([Name, "_sum"], Labels, Microseconds / 1.0e6),
      sample([Name, "_count"], Labels, Waits)].
 
@@ -90,8 +93,7 @@ head(Name, Type, Help) -> io_lib:format("# HELP ~s ~s~n# TYPE ~s ~s~n", [Name, H
 
 sample(Name, [], Number) -> [Name, $\s, number(Number), $\n];
 sample(Name, Labels, Number) ->
-    Texts = [[atom_to_list(Label), "=\"", escaped(Value), $"] || {Label, Value} <- Labels],
-    [Name, ${, lists:join($,, Texts), "} ", number(Number), $\n].
+    [Name, ${, lists:join($,, Labels), "} ", number(Number), $\n].
 
 number(Number) when is_integer(Number) -> integer_to_list(Number);
 number(Number) -> io_lib:format("~.6f", [Number]).

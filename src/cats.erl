@@ -1678,6 +1678,8 @@ file2tab(File) ->
 %%
 %% With `{verify, true}' a damaged file is an error. The check uses the extended information of the file. Without
 %% any, it compares the number of objects with the size of the table at the time of writing.
+%%
+%% The reason is `system_limit' when there is no memory for all objects. No table is left then.
 -spec file2tab(file:name(), [Option]) -> {ok, table()} | {error, Reason :: term()} when
       Option :: {verify, boolean()}.
 file2tab(File, Options) ->

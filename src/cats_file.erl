@@ -163,6 +163,8 @@ read(File, Options) ->
                                read_all(Log, Verify, Into)
                        end)
     catch
+        %% The objects are more than the memory, or the limit of the table, allows.
+        error:system_limit -> {error, system_limit};
         throw:Error -> {error, Error};
         exit:Error -> {error, Error}
     end.
@@ -231,6 +233,7 @@ load_all(Log, Whole, Table) ->
     Check = fun(Objects) -> lists:all(fun is_pair/1, Objects) orelse throw(not_a_cache) end,
     Read = read_objects(Log, Position, true, Check, {digest(Extended, HeaderBytes), 0, none}),
     verify(Read, Extended, item(size, Header)),
+    has_end(Read, Extended),
     Now = erlang:system_time(millisecond),
     Passed = max(0, Now - proplists:get_value(written, Header, Now)),
     HasTimes = has_times(Table),
@@ -255,6 +258,12 @@ later([Object | Times], Passed) ->
     [[Object | Left] || lists:all(fun is_time/1, Left)];
 later(Object, _Passed) ->
     [Object].
+
+%% Checks that the end has what the header says, and nothing else. A changed header could say that there is no checksum.
+has_end({_Digest, _Count, End}, Extended) ->
+    Names = #{object_count => count, md5sum => md5},
+    Expected = lists:sort([maps:get(Item, Names, Item) || Item <- Extended]),
+    Expected =:= lists:sort([Name || End =/= none, {Name, _} <- End]) orelse throw(damaged).
 
 %% Checks that the read objects are all that were written.
 verify({_Digest, Count, none}, [], Size) ->

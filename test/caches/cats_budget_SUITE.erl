@@ -8,7 +8,7 @@
 -define(LIMIT, (48 bsl 20)).
 
 all() ->
-    [fills, goes_on, unpacks, caches_first, shares, many_caches, too_much,
+    [fills, goes_on, unpacks, caches_first, shares, many_caches, too_much, file,
      lists, transactions, writers, alarm, reserve, settings, unlimited,
      explained].
 
@@ -186,6 +186,19 @@ too_much_at_once() ->
      end || Objects <- [{key, Large}, [{1, 1}, {key, {Large, Large}}], {key, lists:seq(1, ?LIMIT div 8)}]],
     0 = cats:info(Table, size),
     [10_000, 10_000] = [cats:info(Cache, size) || Cache <- Caches],
+    ok.
+
+%% A file with more than there is memory for is an error, and leaves no table.
+file(Config) -> ok = limited(too_large_file, [filename:join(proplists:get_value(priv_dir, Config), "table")]).
+
+too_large_file(File) ->
+    Table = cats:new(table, []),
+    _ = [cats:insert(Table, {N, <<N:8000>>}) || N <- lists:seq(1, ?LIMIT div 2000)],
+    ok = cats:tab2file(Table, File),
+    {error, system_limit} = cats:file2tab(File),
+    [Table] = cats:all(),
+    cats:delete(Table),
+    {ok, _} = cats:file2tab(File),
     ok.
 
 %% A list is inserted as a whole, or nothing of it.

@@ -4,15 +4,14 @@
 -include_lib("stdlib/include/qlc.hrl").
 -include_lib("kernel/include/file.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([files/1, damaged_files/1, garbage_behind/1, much_garbage_behind/1, killed_writer/1, killed_keeper/1,
-         two_writers/1, full_disk/1, special_names/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1,
-         ets/1, live/1, queries/1,
-         query_plans/1, query_arguments/1, browser/1]).
+-export([files/1, damaged_files/1, damaged_caches/1, garbage_behind/1, much_garbage_behind/1, killed_writer/1,
+         killed_keeper/1, two_writers/1, full_disk/1, special_names/1, file_arguments/1, named_in_files/1,
+         dets/1, dets_arguments/1, ets/1, live/1, queries/1, query_plans/1, query_arguments/1, browser/1]).
 
 all() ->
-    [files, damaged_files, garbage_behind, much_garbage_behind, killed_writer, killed_keeper, two_writers, full_disk,
-     special_names, file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
-     query_arguments, browser].
+    [files, damaged_files, damaged_caches, garbage_behind, much_garbage_behind, killed_writer, killed_keeper,
+     two_writers, full_disk, special_names, file_arguments, named_in_files, dets, dets_arguments, ets, live, queries,
+     query_plans, query_arguments, browser].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -64,6 +63,25 @@ damaged_files(Config) ->
                                    {empty, <<>>}, {no_log, <<"no log">>}]
                  ++ [{Place, changed(Bytes, Place)} || Place <- [3, 40, Size div 3, Size div 2]]]
      end || Writer <- [ets, cats], Options <- write_options()].
+
+%% No file of a cache is loaded in which one bit is another one. Tried is every fifth, so each byte.
+damaged_caches(Config) ->
+    File = file(Config),
+    Cache = cats:new(cache, [{ttl, 60_000}, {limit, {objects, 10}}]),
+    true = cats:insert(Cache, [{1, a}, {<<"key">>, #{b => [c]}}]),
+    ok = cats:tab2file(Cache, File, [{extended_info, [object_count, md5sum]}]),
+    {ok, Bytes} = file:read_file(File),
+    true = cats:delete_all_objects(Cache),
+    [begin
+         <<Before:Place/bits, Bit:1, After/bits>> = Bytes,
+         ok = file:write_file(File, <<Before/bits, (1 - Bit):1, After/bits>>),
+         {error, Reason} = cats_file:load(Cache, File),
+         ?assertEqual({Place, 0, true},
+                      {Place, cats:info(Cache, size), lists:member(Reason, [damaged, not_a_cache])})
+     end || Place <- lists:seq(0, bit_size(Bytes) - 1, 5)],
+    ok = file:write_file(File, Bytes),
+    ok = cats_file:load(Cache, File),
+    ?assertEqual(2, cats:info(Cache, size)).
 
 %% What is behind a table counts or not as in ets. That depends on the size of the table, as both read a hundred terms
 %% at once.

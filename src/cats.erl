@@ -1146,7 +1146,11 @@ contention(Table, Milliseconds) ->
       Later :: stats() | #{table() => stats()},
       Delta :: stats() | #{table() => stats()}.
 stats_delta(Earlier, Later) ->
-    cats_stats:delta(Earlier, Later).
+    try
+        cats_stats:delta(Earlier, Later)
+    catch
+        error:_ -> cats_failure:fail(badarg, none, stats_delta, [Earlier, Later])
+    end.
 
 %% @doc Returns all objects as a list. Those of an `ordered_set' are in term order of their keys. Costs `O(N)', in
 %% slices. Each object is read atomically, but the whole call is not.

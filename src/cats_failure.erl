@@ -337,6 +337,11 @@ explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, wr
     #{2 => text("engine ~s has no number of bucket locks to choose", [Engine])};
 explain_by_call(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) ->
     #{2 => text("engine ~s does not have option ~s", [Engine, Option])};
+explain_by_call(badarg, stats_delta, [Earlier, Later], none) ->
+    case [Place || {Place, Stats} <- [{1, Earlier}, {2, Later}], not is_map(Stats)] of
+        [] -> #{2 => <<"not the same kind of statistics as the first ones">>};
+        Places -> maps:from_list([{Place, <<"not what stats/0 or stats/1 returned">>} || Place <- Places])
+    end;
 explain_by_call(Reason, removed, [Table], Cause) ->
     as_ets(Reason, delete, [Table], Cause);
 explain_by_call(badarg, Function, _Arguments, {circle, Places}) when Function =:= fetch; Function =:= fetch_many ->

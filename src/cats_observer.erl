@@ -50,7 +50,7 @@ tables(Options) ->
 %% Fails as {@link erpc:call/4} does when the node cannot be reached, or does not have `cats'.
 -spec tables(node(), options()) -> [row()].
 tables(Node, Options) ->
-    erpc:call(Node, ?MODULE, tables, [Options]).
+    cats_remote:call(Node, ?MODULE, tables, [Options]).
 
 %% @doc The same as {@link growth/2} without options.
 -spec growth(Milliseconds :: non_neg_integer()) -> [row()].
@@ -70,13 +70,13 @@ growth(Milliseconds, Options) when is_integer(Milliseconds), Milliseconds >= 0 -
     Growth = maps:from_list([{Tid, -Rank} || {Rank, Tid} <- Grown]),
     [Row#{growth => maps:get(Id, Growth)} || #{id := Id} = Row <- rows(lists:sort(Grown), Limit)];
 growth(Milliseconds, _Options) ->
-    error({badarg, Milliseconds}).
+    cats_options:refuse_argument(Milliseconds, "milliseconds of at least 0").
 
 %% @doc Prints the tables of another node on this terminal, as {@link cats:i/0} does for this node. Fails as {@link
 %% tables/2} does.
 -spec i(node()) -> ok.
 i(Node) ->
-    erpc:call(Node, cats, i, []).
+    cats_remote:call(Node, cats, i, []).
 
 %% The item to sort by, and how many rows there may be.
 checked(Function, Options, Sorts) when is_map(Options) ->

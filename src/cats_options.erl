@@ -1,7 +1,7 @@
 %% @hidden
 %% @doc What is valid in the place of an invalid option, in words.
 -module(cats_options).
--export([valid/2, names/1, refuse/2, raise/2, format_error/2]).
+-export([valid/2, names/1, refuse/2, refuse_argument/2, raise/2, format_error/2]).
 
 %% The functions of `cats' that have options, and the tools that have. Options of a fetch and of a tool are in a map.
 -type function_() :: new | setopts | fetch | fetch_many | tool().
@@ -29,7 +29,14 @@ refuse(Tool, Option) -> raise(Tool, {badarg, Option}).
 
 %% @doc Raises an error that names an option of a tool as its last element, which the shell explains.
 -spec raise(tool(), Reason :: tuple()) -> no_return().
-raise(Tool, Reason) -> erlang:error(Reason, none, [{error_info, #{module => ?MODULE, cause => Tool}}]).
+raise(Tool, Reason) -> raise_with(Reason, Tool).
+
+%% @doc Raises the error `{badarg, Argument}' of a function for which this is valid, as the shell explains.
+-spec refuse_argument(Argument :: term(), Valid :: string()) -> no_return().
+refuse_argument(Argument, Valid) -> raise_with({badarg, Argument}, {valid, Valid}).
+
+-spec raise_with(Reason :: tuple(), tool() | {valid, string()}) -> no_return().
+raise_with(Reason, Cause) -> erlang:error(Reason, none, [{error_info, #{module => ?MODULE, cause => Cause}}]).
 
 %% @private
 %% @doc The explanation of such an error.
@@ -38,13 +45,12 @@ format_error({bad_spec, {{_, _}, {_, _}}}, _) ->
     #{general => <<"an operation on element N needs N - 1 shapes in value, a counter the shape integer there, and an "
                    "update types of set and ordered_set only">>};
 format_error(Reason, [{_, _, _, Info} | _]) ->
-    #{cause := Tool} = proplists:get_value(error_info, Info),
-    Option = element(tuple_size(Reason), Reason),
-    Begin = case is_list(Option) of
-                true -> "not a map; valid options: ";
-                false -> "valid: "
-            end,
-    #{general => unicode:characters_to_binary([Begin, valid(Tool, Option)])}.
+    #{cause := Cause} = proplists:get_value(error_info, Info),
+    #{general => unicode:characters_to_binary(explain(Cause, element(tuple_size(Reason), Reason)))}.
+
+explain({valid, Words}, _Argument) -> ["valid: ", Words];
+explain(Tool, Options) when is_list(Options) -> ["not a map; valid options: ", valid(Tool, Options)];
+explain(Tool, Option) -> ["valid: ", valid(Tool, Option)].
 
 options(web) ->
     [{port, "port => 0 to 65535"},

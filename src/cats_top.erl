@@ -82,7 +82,7 @@ read(To) ->
 
 %% All rows, as a table that is quiet now may be the busiest in the next round.
 rows(#{node := Node}) ->
-    Rows = erpc:call(Node, cats_stats, rows, [memory, 1000000]),
+    Rows = cats_remote:call(Node, cats_stats, rows, [memory, 1000000]),
     maps:from_list([{Id, Row} || #{id := Id} = Row <- Rows]).
 
 rounds(State, Rows) ->

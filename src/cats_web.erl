@@ -69,10 +69,12 @@ serve(Ip, Wanted, Token) ->
             {error, Reason}
     end.
 
-%% @doc Stops a server.
+%% @doc Stops a server. Fails with `{badarg, Server}' for something else than a process.
 -spec stop(Server :: pid()) -> ok | {error, Reason :: term()}.
+stop(Server) when is_pid(Server) ->
+    inets:stop(httpd, Server);
 stop(Server) ->
-    inets:stop(httpd, Server).
+    cats_options:refuse_argument(Server, "the process that start/1 returned").
 
 check(port, Port) when is_integer(Port), Port >= 0, Port < 65536 -> ok;
 check(ip, loopback) -> ok;

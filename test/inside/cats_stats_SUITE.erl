@@ -232,7 +232,17 @@ delta(_Config) ->
     ?assert(maps:get(time, Delta) >= 3000),
     ?assertMatch(#{Table := #{inserts := 2}, New := #{inserts := 1, size := 1}}, cats:stats_delta(All, cats:stats())),
     cats:delete(Table),
-    ?assertNot(is_map_key(Table, cats:stats_delta(All, cats:stats()))).
+    ?assertNot(is_map_key(Table, cats:stats_delta(All, cats:stats()))),
+    Remarks = fun(Earlier, Later) ->
+                      try cats:stats_delta(Earlier, Later)
+                      catch error:badarg:Stack -> cats_failure:format_error(badarg, Stack)
+                      end
+              end,
+    No = <<"not what stats/0 or stats/1 returned">>,
+    ?assertEqual(#{1 => No, 2 => No}, Remarks(foo, bar)),
+    ?assertEqual(#{1 => No}, Remarks(undefined, cats:stats())),
+    ?assertEqual(#{2 => <<"not the same kind of statistics as the first ones">>},
+                 Remarks(#{one => One}, One#{one => 1})).
 
 kept_when_emptied(_Config) ->
     Table = cats:new(table, [{stats, true}]),

@@ -4,28 +4,65 @@
 %% What takes time is a complete event (`X'), which lies within that around it. The rest are instants (`i') and counters
 %% (`C'). Times are microseconds.
 -module(cats_trace_file).
--export([write/2, events/1]).
+-export([write/2, write/3, part/4, events/1]).
+
+-export_type([part/0]).
+
+-type part() :: #{
+    %% The events as JSON, each with its time, in the order of time. Metadata come first, with the time 0.
+    lines := [{number(), binary()}],
+    %% Without metadata and counters.
+    number := non_neg_integer(),
+    %% What the trace says of itself.
+    about := map()}.
+%% The trace of one node.
 
 %% The order of tracks: those of schedulers begin at these numbers.
 -define(TRACKS, [{scheduler, 0, "scheduler "}, {dirty_cpu_scheduler, 2000, "dirty CPU "},
                  {dirty_io_scheduler, 4000, "dirty IO "}]).
 -define(OTHERS, 6000).
 -define(MONITOR, 8000).
+-define(PROCESSES, 0).
 
 %% @private
-%% @doc Writes the two files.
+%% @doc Writes the two files of a trace of this node.
 -spec write(binary(), cats_trace_recorder:collected()) ->
           {ok, cats_trace:result()} | {error, {file:name_all(), term()}}.
-write(Name, #{lost := Lost, left_out := LeftOut} = Collected) ->
+write(Name, #{left_out := LeftOut} = Collected) ->
+    #{about := About} = Part = part(Collected, 1, 0.0, ""),
+    write(Name, [Part], About#{left_out => LeftOut}).
+
+%% @private
+%% @doc The events of one node of several, which has this number and began so many microseconds after the first one.
+-spec part(cats_trace_recorder:collected(), pos_integer(), float(), Note :: string()) -> part().
+part(Collected, Number, Shift, Note) ->
     {Events, About} = events(Collected),
     Special = binary:compile_pattern([<<Byte>> || Byte <- [$", $\\ | lists:seq(0, 31)]]),
-    Text = iolist_to_binary(["{\"displayTimeUnit\":\"ns\",\"otherData\":",
-                             cats_web_data:json(About), ",\"traceEvents\":[\n",
-                             lists:join(",\n", [json(Event, Special) || Event <- Events]), "\n]}\n"]),
+    Lines = [{Time, iolist_to_binary(json(Event, Special))}
+             || Any <- Events, #{ts := Time} = Event <- [shifted(Any, Number, Shift, Note)]],
+    #{lines => Lines, about => About,
+      number => length([Event || #{ph := Phase} = Event <- Events, Phase =/= "M", Phase =/= "C"])}.
+
+shifted(#{ph := "M", name := "process_name", args := #{name := Name}} = Event, Number, _Shift, Note) ->
+    Event#{pid => Number, args => #{name => [Name, Note]}};
+shifted(#{ph := "M"} = Event, Number, _Shift, _Note) ->
+    Event#{pid => Number};
+shifted(#{ts := Time} = Event, Number, Shift, _Note) ->
+    Event#{pid => Number, ts => Time + Shift}.
+
+%% @private
+%% @doc Writes the two files of a trace of one or several nodes. What it says of itself has the events that were left
+%% out as atoms.
+-spec write(binary(), [part()], About :: map()) -> {ok, cats_trace:result()} | {error, {file:name_all(), term()}}.
+write(Name, Parts, #{left_out := LeftOut, lost := Lost} = About) ->
+    Lines = lists:foldl(fun(#{lines := Some}, All) -> lists:keymerge(1, All, Some) end, [], Parts),
+    Shown = About#{left_out := {list, [atom_to_list(One) || One <- LeftOut]}},
+    Text = iolist_to_binary(["{\"displayTimeUnit\":\"ns\",\"otherData\":", cats_web_data:json(Shown),
+                             ",\"traceEvents\":[\n", lists:join(",\n", [Line || {_, Line} <- Lines]), "\n]}\n"]),
     [Trace, Page] = [<<Name/binary, Extension/binary>> || Extension <- [<<".json">>, <<".html">>]],
     case write_with_page(Trace, Text, Page) of
         ok ->
-            Number = length([Event || #{ph := Phase} = Event <- Events, Phase =/= "M", Phase =/= "C"]),
+            Number = lists:sum([Number || #{number := Number} <- Parts]),
             {ok, #{trace => Trace, page => Page, events => Number, lost => Lost, left_out => lists:usort(LeftOut)}};
         Failed ->
             Failed
@@ -55,8 +92,8 @@ json(Text, Special) ->
 %% @private
 %% @doc The events of the format, and what the trace says of itself.
 -spec events(cats_trace_recorder:collected()) -> {[map()], map()}.
-events(#{length := Length, threads := Threads, lost := Lost, samples := Samples, told := Told,
-         left_out := LeftOut} = Collected) ->
+events(#{length := Length, threads := Threads, lost := Lost, samples := Samples, counts := Counts,
+         told := Told, left_out := LeftOut} = Collected) ->
     Tracks = tracks(Threads, Samples),
     Tables = tables(Collected),
     Numbered = [{maps:get(track(Name), Tracks), told_apart(Events, Tables, 1000 * Length)}
@@ -67,10 +104,11 @@ events(#{length := Length, threads := Threads, lost := Lost, samples := Samples,
     Recorded = [chrome(Event, Number, Tables, Busy, Titles, Processes) || {Number, Events} <- Numbered, Event <- Events,
                                                                           is_wanted(Event, Tables)],
     Events = lists:sort(fun(One, Other) -> place(One) =< place(Other) end,
-                        Recorded ++ accounting(Samples, Tracks) ++ [monitored(One, Processes) || One <- Told]),
+                        Recorded ++ accounting(Samples, Tracks) ++ counted(Counts)
+                        ++ [monitored(One, Processes) || One <- Told]),
     About = #{node => atom_to_list(node()), otp => erlang:system_info(otp_release), microseconds => Length,
-              lost => Lost, left_out => {list, [atom_to_list(One) || One <- LeftOut]}},
-    {names(Titles, Told) ++ Events, About}.
+              lost => Lost, left_out => LeftOut},
+    {names(Titles, Counts, Told) ++ Events, About}.
 
 %% In the order of time, and what lies within another event behind it.
 place(#{ts := Time} = Event) -> {Time, -maps:get(dur, Event, 0)}.
@@ -108,11 +146,12 @@ title({Type, Id}) ->
     {Type, _, Text} = lists:keyfind(Type, 1, ?TRACKS),
     Text ++ integer_to_list(Id).
 
-names(Threads, Told) ->
+names(Threads, Counts, Told) ->
     Meta = fun(Name, Number, Arguments) ->
                    #{ph => "M", name => Name, pid => 1, tid => Number, ts => 0, args => Arguments}
            end,
-    Titles = maps:to_list(Threads) ++ [{?MONITOR, "system monitor"} || Told =/= []],
+    Titles = maps:to_list(Threads) ++ [{?PROCESSES, "processes"} || Counts =/= []]
+        ++ [{?MONITOR, "system monitor"} || Told =/= []],
     [Meta("process_name", 0, #{name => ["cats on ", atom_to_list(node())]})
      | lists:append([[Meta("thread_name", Number, #{name => Title}),
                       Meta("thread_sort_index", Number, #{sort_index => Number})]
@@ -279,6 +318,11 @@ accounting([{Before, One} | [{Time, Other} | _] = Samples], Tracks) ->
     Counters ++ accounting(Samples, Tracks);
 accounting(_, _Tracks) ->
     [].
+
+counted(Counts) ->
+    [#{ph => "C", name => "processes", cat => "processes", pid => 1, tid => ?PROCESSES, ts => max(0.0, Time),
+       args => #{running => Running, runnable => Runnable, waiting => Waiting}}
+     || {Time, Running, Runnable, Waiting} <- Counts].
 
 shares(Counters, Before) ->
     Differences = maps:map(fun(State, Value) -> max(0, Value - maps:get(State, Before, Value)) end, Counters),

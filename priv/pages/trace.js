@@ -1,8 +1,10 @@
 'use strict';
 const canvas = $('canvas'), context = canvas.getContext('2d');
-const LABEL = 20, BAND = 16, LANE = 14, GAP = 10, AXIS = 22;
+const LABEL = 20, BAND = 16, CURVE = 48, LANE = 14, GAP = 10, AXIS = 22;
 // The states of a scheduler that are shown, from below. The rest is sleep.
 const STATES = [['emulator', '--accent', 0.55], ['gc', '--heat', 0.55], ['port', '--soft', 0.6], ['check_io', '--soft', 0.3], ['aux', '--soft', 0.45], ['other', '--soft', 0.45]];
+// Numbers of processes: areas above each other, and a line with a scale of its own.
+const AREAS = [['running', '--accent', 0.55], ['runnable', '--heat', 0.55]], LINE = ['waiting', '--soft', 1];
 const CATEGORIES = {wait: ['--heat', 1], call: ['--accent', 0.8], slice: ['--accent', 0.45], busy: ['--heat', 1], adaptation: ['--accent', 1], read: ['--soft', 1],
   memory: ['--vm', 1], table: ['--text', 1], monitor: ['--text', 1]};
 let tracks = [], waits = [], whole = 1, from = 0, to = 1, chosen = null, marked = null, planned = false;
@@ -18,29 +20,49 @@ function first(list, holds) {
   return low;
 }
 function load(trace) {
-  const about = trace.otherData || {}, byTid = new Map();
-  const track = tid => { if (!byTid.has(tid)) byTid.set(tid, {name: 'thread ' + tid, order: tid, lanes: [], points: [], states: [], open: []}); return byTid.get(tid); };
+  const about = trace.otherData || {}, byTid = new Map(), nodes = new Map((about.nodes || []).map(one => [one.number, one]));
+  const empty = (name, pid, order) => ({name, pid, order, lanes: [], points: [], states: [], counts: [], open: []});
+  const track = ({pid, tid}) => {
+    const key = pid + ' ' + tid;
+    if (!byTid.has(key)) byTid.set(key, empty('thread ' + tid, pid, tid));
+    return byTid.get(key);
+  };
   const events = trace.traceEvents.filter(one => one.ph !== 'M');
   events.sort((a, b) => a.ts - b.ts || (b.dur || 0) - (a.dur || 0));
   for (const one of trace.traceEvents) {
-    if (one.ph === 'M' && one.name === 'thread_name') track(one.tid).name = one.args.name;
-    if (one.ph === 'M' && one.name === 'thread_sort_index') track(one.tid).order = one.args.sort_index;
+    if (one.ph === 'M' && one.name === 'thread_name') track(one).name = one.args.name;
+    if (one.ph === 'M' && one.name === 'thread_sort_index') track(one).order = one.args.sort_index;
   }
+  // What has the same name in several nodes is told apart.
+  const where = (name, pid) => name !== undefined && nodes.has(pid) ? name + ' on ' + nodes.get(pid).node : name;
   for (const one of events) {
-    const at = track(one.tid);
+    const at = track(one);
     one.end = one.ts + (one.dur || 0);
-    if (one.ph === 'C') at.states.push(one);
+    one.table = where(one.args.table, one.pid);
+    one.process = where(one.args.process, one.pid);
+    if (one.ph === 'C' && one.cat === 'processes') at.counts.push(one);
+    else if (one.ph === 'C') at.states.push(one);
     else if (one.ph === 'X') {
       while (at.open.length && at.open[at.open.length - 1].end <= one.ts) at.open.pop();
+      one.inside = at.open.some(other => other.cat === 'call');
       (at.lanes[at.open.length] = at.lanes[at.open.length] || []).push(one);
       at.open.push(one);
     } else at.points.push(one);
   }
-  tracks = [...byTid.values()].sort((a, b) => a.order - b.order);
+  const sign = micros => (micros < 0 ? '−' : '+') + time(Math.abs(micros));
+  const heads = [...nodes.values()].map(one => Object.assign(empty(one.node + (one.error ? ', clock ' + sign(one.offset) + ' ± ' + time(one.error) : ''), one.number, -1),
+    {head: true}));
+  tracks = [...heads, ...byTid.values()].sort((a, b) => a.pid - b.pid || a.order - b.order);
+  for (const at of tracks.filter(one => one.counts.length)) {
+    at.most = Math.max(1, ...at.counts.map(one => one.args.running + one.args.runnable));
+    at.waiting = Math.max(1, ...at.counts.map(one => one.args.waiting));
+    at.name += ': up to ' + at.most.toLocaleString('en') + ' run or could, up to ' + at.waiting.toLocaleString('en') + ' wait';
+    at.counts.forEach((one, i) => { one.end = i + 1 < at.counts.length ? at.counts[i + 1].ts : one.ts; });
+  }
   let y = AXIS;
   for (const at of tracks) {
     at.y = y;
-    at.height = LABEL + (at.states.length ? BAND : 0) + at.lanes.length * LANE + (at.points.length ? LANE : 0) + GAP;
+    at.height = LABEL + (at.states.length ? BAND : 0) + (at.counts.length ? CURVE : 0) + at.lanes.length * LANE + (at.points.length ? LANE : 0) + GAP;
     y += at.height;
   }
   canvas.style.height = y + 'px';
@@ -50,31 +72,34 @@ function load(trace) {
   $('node').textContent = about.node || '?';
   $('about').textContent = 'OTP ' + about.otp + ', ' + time(whole) + ', ' + events.filter(one => one.ph !== 'C').length.toLocaleString('en') + ' events'
     + (about.lost ? ', ' + about.lost.toLocaleString('en') + ' older ones lost' : '')
-    + ((about.left_out || []).length ? ', without ' + about.left_out.join(', ') : '');
+    + ((about.left_out || []).length ? ', without ' + about.left_out.join(', ') : '')
+    + ((about.down || []).length ? ', without the nodes ' + about.down.join(', ') : '');
   canvas.setAttribute('aria-label', 'Timeline of ' + tracks.length + ' threads with ' + waits.length + ' waits. The tables below sum them up.');
   $('detail').hidden = false;
   sumUp(events);
   show(0, whole);
 }
 function sumUp(events) {
-  const tables = new Map(), calls = new Map();
-  const add = (map, key) => { if (!map.has(key)) map.set(key, {waits: 0, all: 0, longest: 0, up: 0, again: 0}); return map.get(key); };
+  const tables = new Map(), processes = new Map(), calls = new Map();
+  const add = (map, key) => { if (!map.has(key)) map.set(key, {waits: 0, all: 0, longest: 0, up: 0, again: 0, slow: 0}); return map.get(key); };
   for (const one of events) {
-    if (one.cat === 'busy') add(tables, one.args.table).again += 1;
+    if (one.cat === 'busy') for (const [map, key] of [[tables, one.table], [processes, one.process]]) add(map, key).again += 1;
+    if ((one.cat === 'call' || one.cat === 'slice') && one.process && !one.inside) add(processes, one.process).slow += one.dur;
     if (one.cat !== 'wait') continue;
-    const sums = [add(tables, one.args.table)];
-    if (one.args.meanwhile) sums.push(add(calls, JSON.stringify([one.args.meanwhile, one.args.table])));
+    const sums = [add(tables, one.table)];
+    if (one.process) sums.push(add(processes, one.process));
+    if (one.args.meanwhile) sums.push(add(calls, JSON.stringify([one.args.meanwhile, one.table])));
     for (const sum of sums) { sum.waits += 1; sum.all += one.dur; sum.longest = Math.max(sum.longest, one.dur); sum.up += one.args.got ? 0 : 1; }
   }
-  const rows = map => [...map].sort((a, b) => b[1].all - a[1].all).slice(0, 100);
+  const rows = map => [...map].sort((a, b) => b[1].all - a[1].all || b[1].slow - a[1].slow).slice(0, 100);
   const cell = (title, text) => make('td', make('span', text), {'data-title': title});
-  $('waits').replaceChildren(...rows(tables).map(([table, sum]) => {
-    const button = make('button', table, {type: 'button', 'aria-pressed': false, title: 'Show only this table'});
+  const ranking = (map, key, title, more) => rows(map).map(([value, sum]) => {
+    const button = make('button', value, {type: 'button', 'aria-pressed': false, title});
     const line = make('tr', [make('td', button), cell('Waits', sum.waits.toLocaleString('en')), cell('In all', time(sum.all)), cell('Longest', time(sum.longest)),
-      cell('Given up', sum.up.toLocaleString('en')), cell('Called again', sum.again.toLocaleString('en'))]);
+      cell('Given up', sum.up.toLocaleString('en')), cell('Called again', sum.again.toLocaleString('en')), ...more(sum)]);
     line.addEventListener('click', () => {
-      marked = marked === table ? null : table;
-      for (const other of $('waits').children) {
+      marked = marked !== null && marked.key === key && marked.value === value ? null : {key, value};
+      for (const other of [...$('waits').children, ...$('processes').children]) {
         const is = marked !== null && other === line;
         other.setAttribute('aria-current', is);
         other.querySelector('button').setAttribute('aria-pressed', is);
@@ -82,14 +107,19 @@ function sumUp(events) {
       plan();
     });
     return line;
-  }));
+  });
+  $('waits').replaceChildren(...ranking(tables, 'table', 'Show only this table', () => []));
+  $('processes').replaceChildren(...ranking(processes, 'process', 'Show only this process', sum => [cell('Slow calls', time(sum.slow))]));
   $('none').hidden = tables.size > 0;
+  $('ranking').hidden = processes.size === 0;
   $('others').hidden = calls.size === 0;
   $('meanwhile').replaceChildren(...rows(calls).map(([key, sum]) => {
     const [call, table] = JSON.parse(key);
     return make('tr', [make('td', call), cell('Table', table), cell('Waits', sum.waits.toLocaleString('en')), cell('In all', time(sum.all))]);
   }));
 }
+// Whether an event is not of the table or process that was chosen.
+function fades(one) { return marked !== null && one[marked.key] !== marked.value; }
 function show(begin, end) {
   const wide = Math.min(Math.max(end - begin, 0.05), whole);
   from = Math.min(Math.max(begin, 0), whole - wide);
@@ -125,8 +155,11 @@ function draw() {
     paint(['--line', 1]);
     context.fillRect(0, y, width, 1);
     paint(['--text', 1]);
+    if (track.head) context.font = 'bold 13px system-ui, sans-serif';
     context.fillText(track.name, 2, y + 4);
+    context.font = '12px system-ui, sans-serif';
     y += LABEL;
+    if (track.counts.length) { curves(track, x, y, paint); y += CURVE; }
     if (track.states.length) {
       for (let i = first(track.states, one => one.end >= from); i < track.states.length && track.states[i].ts <= to; i += 1) {
         const one = track.states[i];
@@ -148,7 +181,7 @@ function draw() {
         if (wide <= 1 && last[one.cat] === Math.floor(left) && one !== chosen) continue;
         last[one.cat] = Math.floor(left);
         const [colour, alpha] = CATEGORIES[one.cat] || ['--soft', 1];
-        paint([colour, marked !== null && one.args.table !== marked ? 0.12 : alpha]);
+        paint([colour, fades(one) ? 0.12 : alpha]);
         context.fillRect(left, y, wide, LANE - 2);
         if (wide > 60) {
           paint(['--card', 1]);
@@ -169,12 +202,33 @@ function draw() {
       if (last[one.cat] === left && one !== chosen) continue;
       last[one.cat] = left;
       const [colour, alpha] = CATEGORIES[one.cat] || ['--soft', 1];
-      paint([colour, marked !== null && one.args.table !== marked ? 0.12 : alpha]);
+      paint([colour, fades(one) ? 0.12 : alpha]);
       context.fillRect(left - 1, y, 2, LANE - 2);
       if (one === chosen) outline(style, left - 2, y, 4);
     }
   }
   context.globalAlpha = 1;
+}
+function curves(track, x, y, paint) {
+  const bottom = y + CURVE - 4, part = (value, most) => value / most * (CURVE - 4);
+  const begin = Math.max(0, first(track.counts, one => one.end >= from) - 1);
+  const shown = track.counts.slice(begin, first(track.counts, one => one.ts > to) + 1);
+  for (const one of shown) {
+    let top = bottom;
+    for (const [name, colour, alpha] of AREAS) {
+      const high = part(one.args[name], track.most);
+      paint([colour, alpha]);
+      context.fillRect(x(one.ts), top - high, Math.max(x(one.end) - x(one.ts), 1), high);
+      top -= high;
+    }
+  }
+  const [name, colour, alpha] = LINE;
+  paint([colour, alpha]);
+  context.strokeStyle = context.fillStyle;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (const one of shown) { context.lineTo(x(one.ts), bottom - part(one.args[name], track.waiting)); context.lineTo(x(one.end), bottom - part(one.args[name], track.waiting)); }
+  context.stroke();
 }
 function outline(style, left, y, wide) {
   context.globalAlpha = 1;
@@ -192,14 +246,16 @@ function find(px, py) {
     const i = first(list, one => one.end >= at - near), some = list.slice(i, i + 50).filter(one => one.ts <= at + near);
     return some.find(one => one.ts <= at && one.end >= at) || some[0] || null;
   };
+  if (track.counts.length) { if (py >= y && py < y + CURVE) return hit(track.counts); y += CURVE; }
   if (track.states.length) { if (py >= y && py < y + BAND) return hit(track.states); y += BAND; }
   for (const lane of track.lanes) { if (py >= y && py < y + LANE) return hit(lane); y += LANE; }
   return py >= y && py < y + LANE ? hit(track.points) : null;
 }
 function tell(one) {
   const name = ['event', one.name, one.dur === undefined || one.ph === 'C' ? '' : time(one.dur), 'at ' + time(one.ts)].slice(1).filter(part => part).join(', ');
-  const facts = Object.entries(one.args).filter(([, value]) => one.ph !== 'C' || value >= 0.5)
-    .map(([key, value]) => key.replaceAll('_', ' ') + ': ' + (one.ph === 'C' ? value.toFixed(0) + ' %' : value));
+  const share = one.cat === 'scheduler';
+  const facts = Object.entries(one.args).filter(([, value]) => !share || value >= 0.5)
+    .map(([key, value]) => key.replaceAll('_', ' ') + ': ' + (share ? value.toFixed(0) + ' %' : value));
   return [name, ...facts].join(String.fromCharCode(10));
 }
 function choose(one) {
@@ -209,7 +265,7 @@ function choose(one) {
   plan();
 }
 function step(direction) {
-  const shown = marked === null ? waits : waits.filter(one => one.args.table === marked);
+  const shown = waits.filter(one => !fades(one));
   if (!shown.length) return;
   const at = shown.indexOf(chosen), begin = direction > 0 ? first(shown, one => one.ts >= from) : first(shown, one => one.ts > to) - 1;
   const one = shown[Math.min(Math.max(at < 0 ? begin : at + direction, 0), shown.length - 1)];
@@ -279,9 +335,10 @@ addEventListener('resize', plan);
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', plan);
 // Bands, bars and marks, with the colour of each as it is drawn.
 const LEGEND = [
+  ['processes', 'band', [['run', AREAS[0].slice(1)], ['could run', AREAS[1].slice(1)], ['wait, as a line', LINE.slice(1)]]],
   ['what the scheduler does', 'band', [['runs', ['--accent', 0.55]], ['collects garbage', ['--heat', 0.55]], ['other', ['--soft', 0.45]]]],
   ['what takes time', 'key', [['wait', CATEGORIES.wait], ['call on a dirty scheduler', CATEGORIES.call], ['slice of a long call', CATEGORIES.slice]]],
-  ['at one instant', 'mark', [['called again', CATEGORIES.busy], ['split, join, grow or shrink', CATEGORIES.adaptation], ['read again', CATEGORIES.read],
+  ['at one instant', 'mark', [['called again', CATEGORIES.busy], ['split, join, grow, shrink, locks', CATEGORIES.adaptation], ['read again', CATEGORIES.read],
     ['memory is retired or reclaimed', CATEGORIES.memory], ['a table comes, goes or changes hands; the VM reports', CATEGORIES.table]]]];
 $('key').replaceChildren(...LEGEND.map(([title, kind, entries]) => make('div', [make('b', title), ...entries.map(([name, [colour, alpha]]) => {
   const key = make('span', undefined, {class: kind});

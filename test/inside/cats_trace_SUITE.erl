@@ -5,14 +5,16 @@
 -export([tables_and_calls/1, waits/1, convoy/1, adaptations_and_memory/1, lost/1, schedulers_and_monitor/1,
          monitor_of_others/1, accounting_of_others/1, one_at_a_time/1, time/1, killed_starter/1, killed_trace/1,
          chosen_tables/1, chosen_events/1, open_call/1, names/1, files/1, bad_options/1, many_events/1,
-         names_of_busy_processes/1]).
+         names_of_busy_processes/1, processes/1, nodes/1, nodes_that_cannot/1, node_that_goes_down/1]).
+-export([over_nodes/2, errors_of_nodes/2, until_down/2]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [tables_and_calls, waits, convoy, adaptations_and_memory, lost, schedulers_and_monitor, monitor_of_others,
      accounting_of_others, one_at_a_time, time, killed_starter, killed_trace, chosen_tables, chosen_events, open_call,
-     names, files, bad_options, many_events, names_of_busy_processes].
+     names, files, bad_options, many_events, names_of_busy_processes, processes, nodes, nodes_that_cannot,
+     node_that_goes_down].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
 
@@ -25,9 +27,9 @@ end_per_testcase(_Case, _Config) -> ok.
 %%------------------------------------------------------------------------------------------------------------
 %% What the cases need
 
-%% The result of a trace of this function, and its events but for the metadata.
+%% The result of a trace of this function, however long that takes, and its events but for the metadata.
 traced(Options, Function, Config) ->
-    {ok, Trace} = cats_trace:start(Options),
+    {ok, Trace} = cats_trace:start(Options#{seconds => 3600}),
     Function(),
     read(cats_trace:stop(Trace, proplists:get_value(name, Config))).
 
@@ -42,21 +44,22 @@ read({ok, #{trace := File, lost := Lost} = Result}) ->
 %% As the format wants it, and Perfetto: with known tracks, in order, and each complete event within that around it or
 %% beside it.
 well_formed(Events, Meta, Length) ->
-    Tracks = [Track
-              || #{<<"name">> := <<"thread_name">>, <<"tid">> := Track, <<"args">> := #{<<"name">> := _}} <- Meta],
+    Tracks = [{Node, Track}
+              || #{<<"name">> := <<"thread_name">>, <<"pid">> := Node, <<"tid">> := Track,
+                   <<"args">> := #{<<"name">> := _}} <- Meta],
     ?assertEqual(lists:usort(Tracks), lists:sort(Tracks)),
     [begin
-         ?assertMatch(#{<<"name">> := _, <<"cat">> := _, <<"pid">> := 1, <<"args">> := #{}}, Event),
+         ?assertMatch(#{<<"name">> := _, <<"cat">> := _, <<"args">> := #{}}, Event),
          ?assert(lists:member(maps:get(<<"ph">>, Event), [<<"X">>, <<"i">>, <<"C">>])),
-         ?assert(lists:member(maps:get(<<"tid">>, Event), Tracks)),
+         ?assert(lists:member({maps:get(<<"pid">>, Event), maps:get(<<"tid">>, Event)}, Tracks)),
          ?assert(maps:get(<<"ts">>, Event) >= 0),
          ?assert(maps:get(<<"ts">>, Event) =< Length + 1)
      end || Event <- Events],
     Times = [Time || #{<<"ts">> := Time} <- Events],
     ?assertEqual(lists:sort(Times), Times),
     [nested([{From, From + Duration}
-             || #{<<"ph">> := <<"X">>, <<"tid">> := Of, <<"ts">> := From, <<"dur">> := Duration} <- Events,
-                                        Of =:= Track], []) || Track <- Tracks].
+             || #{<<"ph">> := <<"X">>, <<"pid">> := Node, <<"tid">> := Of, <<"ts">> := From,
+                  <<"dur">> := Duration} <- Events, {Node, Of} =:= Track], []) || Track <- Tracks].
 
 %% A microsecond has three decimals.
 nested([{From, _} = One | Rest], [{_, End} | Open]) when End =< From + 0.0005 -> nested([One | Rest], Open);
@@ -343,7 +346,10 @@ bad_options(_Config) ->
     [?assertError({badarg, _}, cats_trace:start(Options))
      || Options <- [[], #{seconds => 0}, #{seconds => 3601}, #{ring => 15}, #{ring => 1.0}, #{events => [wait]},
                     #{events => waits}, #{tables => [no_such_table]}, #{tables => trace}, #{tables => [make_ref()]},
-                    #{tables => [17]}, #{table => all}]].
+                    #{tables => [17]}, #{table => all}, #{nodes => []}, #{nodes => node()},
+                    #{nodes => [node(), node()]},
+                    #{nodes => ["a@b"]}, #{nodes => [list_to_atom("n" ++ [N]) || N <- lists:seq($a, $k)]},
+                    #{nodes => [node()], tables => [make_ref()]}]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Many events
@@ -370,7 +376,7 @@ work(Kinds, Common, Number) ->
               || {N, Kind} <- lists:zip(lists:seq(1, Number), lists:sublist(in_turn(Kinds, Number), Number))],
     {Some, Others} = lists:partition(fun(One) -> element(2, One) rem 2000 =:= 0 end, Events),
     Collected = #{length => 1.0 * Number, threads => [{<<"1_scheduler">>, Some}, {<<"2_scheduler">>, Others}],
-                  lost => 0, known => [], wanted => [0 | lists:seq(1, Number)], samples => [],
+                  lost => 0, known => [], wanted => [0 | lists:seq(1, Number)], samples => [], counts => [],
                   told => [], left_out => []},
     {Pid, Ref} = spawn_monitor(fun() ->
                                        {reductions, Before} = process_info(self(), reductions),
@@ -405,3 +411,135 @@ names_of_busy_processes(Config) ->
     ?assertNotEqual([], [Event || #{<<"args">> := #{<<"process">> := Process}} = Event <- Events, Process =:= Name]).
 
 flush() -> receive Message -> [Message | flush()] after 0 -> [] end.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Processes
+
+%% Some processes always run or could run, and others always wait.
+processes(Config) ->
+    {ok, Trace} = cats_trace:start(#{events => [processes]}),
+    Busy = [spawn_link(fun Spin() -> Spin() end) || _ <- lists:seq(1, 7)],
+    Idle = [spawn_link(fun() -> receive never -> ok end end) || _ <- lists:seq(1, 100)],
+    Counted = fun() -> maps:get(counts, sys:get_state(Trace, infinity)) end,
+    IsIt = fun({_, Running, Runnable, Waiting}) ->
+                   Running > 0 andalso Running + Runnable >= 7 andalso Waiting > 100
+           end,
+    cats_test_lib:eventually(fun() -> lists:any(IsIt, Counted()) end),
+    [begin unlink(Pid), cats_test_lib:stop(Pid, kill) end || Pid <- Busy ++ Idle],
+    Expected = length(Counted()),
+    {_, Events} = read(cats_trace:stop(Trace, proplists:get_value(name, Config))),
+    Counts = [Counts || #{<<"ph">> := <<"C">>, <<"name">> := <<"processes">>, <<"args">> := Counts} <- Events],
+    ?assert(length(Counts) >= Expected),
+    All = lists:sum([erlang:system_info(Item) || Item <- [schedulers, dirty_cpu_schedulers, dirty_io_schedulers]]),
+    [?assert(map_size(One) =:= 3 andalso lists:min(maps:values(One)) >= 0 andalso Running =< All, One)
+     || #{<<"running">> := Running} = One <- Counts],
+    ?assert(lists:any(fun(#{<<"waiting">> := Waiting}) -> Waiting > 100 end, Counts)),
+    ?assert(lists:any(fun(#{<<"running">> := Running, <<"runnable">> := Runnable}) -> Running + Runnable >= 7 end,
+                      Counts)).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Several nodes
+
+%% Nodes that know each other. The first one has a trace of them, as this one is none.
+start_nodes(Paths) ->
+    Name = fun() -> list_to_atom(lists:concat(["cats_trace_", os:getpid(), "_", erlang:unique_integer([positive])]))
+           end,
+    Started = [peer:start_link(#{name => Name(), host => "localhost", connection => standard_io, wait_boot => 120000,
+                                 args => ["-setcookie", "cats_trace", "-pa" | Path]}) || Path <- Paths],
+    {[Peer || {ok, Peer, _} <- Started], [Node || {ok, _, Node} <- Started]}.
+
+with_nodes(Paths, Function, Config) ->
+    {[First | _] = Peers, Nodes} = start_nodes(Paths),
+    Result = peer:call(First, ?MODULE, Function, [Nodes, proplists:get_value(name, Config)], infinity),
+    [peer:stop(Peer) || Peer <- Peers, is_process_alive(Peer)],
+    {Nodes, Result}.
+
+%% What happens on one node after the other, as the messages between them tell, is in that order as far as the bounds of
+%% the errors say.
+nodes(Config) ->
+    {[One, Other], {Result, Times}} = with_nodes([code:get_path(), code:get_path()], over_nodes, Config),
+    {#{nodes := Clocks}, Events} = read(Result),
+    #{One := #{offset := 0.0, error := Own}, Other := #{offset := Offset, error := Error}} = Clocks,
+    ?assert(abs(Offset - 7000000) =< Error, {Offset, Error}),
+    ?assert(Error < Times),
+    {ok, Text} = file:read_file(maps:get(trace, element(2, Result))),
+    #{<<"otherData">> := #{<<"nodes">> := [#{<<"node">> := First, <<"number">> := 1},
+                                           #{<<"node">> := Second, <<"number">> := 2, <<"error">> := _}]},
+      <<"traceEvents">> := All} = cats_web_SUITE:decoded(Text),
+    ?assertEqual([atom_to_binary(One), atom_to_binary(Other)], [First, Second]),
+    Names = [Name || #{<<"name">> := <<"process_name">>, <<"args">> := #{<<"name">> := Name}} <- All],
+    ?assertMatch([<<"cats on ", _/binary>>, <<"cats on ", _/binary>>], Names),
+    ?assertMatch([_], [Name || Name <- Names, binary:match(Name, <<"clock">>) =/= nomatch]),
+    Created = [{Table, Node, Time}
+               || #{<<"name">> := <<"created">>, <<"pid">> := Node, <<"ts">> := Time,
+                    <<"args">> := #{<<"table">> := Table}} <- Events],
+    [{_, 1, T1}, {_, 2, T2}, {_, 1, T3}] =
+        [lists:keyfind(Name, 1, Created) || Name <- [<<"trace_first">>, <<"trace_second">>, <<"trace_third">>]],
+    ?assert(T1 =< T2 + Error + Own, {T1, T2, Error, Own}),
+    ?assert(T2 =< T3 + Error + Own, {T2, T3, Error, Own}),
+    %% Pids are written as their node does.
+    ?assertEqual([], [Process || #{<<"args">> := #{<<"process">> := Process}} <- Events,
+                                 binary:match(Process, <<"<0.">>) =:= nomatch]).
+
+%% @doc On the first of these nodes: the result of a trace, and the microseconds that it took.
+over_nodes([_, Other] = Nodes, Name) ->
+    {module, _} = erpc:call(Other, code, load_binary, [cats_trace_recorder, "ahead", ahead(filename:dirname(Name))]),
+    Before = erlang:monotonic_time(microsecond),
+    {ok, Trace} = cats_trace:start(#{nodes => Nodes}),
+    cats:new(trace_first, [named_table]),
+    erpc:call(Other, cats, new, [trace_second, []]),
+    cats:new(trace_third, [named_table]),
+    Result = cats_trace:stop(Trace, Name),
+    {error, no_trace} = cats_trace:stop(Trace, Name),
+    {Result, erlang:monotonic_time(microsecond) - Before}.
+
+%% The code of the recorder with clocks that are ahead, the one that nobody sets by 5 s, and the system's by 7 s.
+ahead(Directory) ->
+    {ok, Source} = file:read_file(filename:join(cats_test_lib:root(), "src/cats_trace_recorder.erl")),
+    Later = fun(Clock, Text, Seconds) -> binary:replace(Text, Clock, <<Clock/binary, Seconds/binary>>, [global]) end,
+    Changed = Later(<<"os:perf_counter(nanosecond)">>,
+                    Later(<<"os:system_time(nanosecond)">>, Source, <<" + 7000000000">>), <<" + 5000000000">>),
+    File = filename:join(Directory, "cats_trace_recorder.erl"),
+    ok = file:write_file(File, Changed),
+    {ok, cats_trace_recorder, Code} = compile:file(File, [binary]),
+    Code.
+
+%% The error names the node, and no other one is traced.
+nodes_that_cannot(Config) ->
+    {[_, Other, Bare], Found} =
+        with_nodes([code:get_path(), code:get_path(), []], errors_of_nodes, Config),
+    ?assertEqual([{error, {no_such@localhost, down}}, {error, {Bare, no_cats}}, {error, {Other, already_tracing}}, ok],
+                 Found).
+
+errors_of_nodes([One, Other, Bare], Name) ->
+    Errors = [cats_trace:start(#{nodes => Nodes}) || Nodes <- [[One, Other, no_such@localhost], [One, Bare, Other]]],
+    {ok, Trace} = eventually_started(#{nodes => [Other]}),
+    Busy = cats_trace:start(#{nodes => [One, Other]}),
+    {ok, #{nodes := #{Other := #{offset := _}}}} = cats_trace:stop(Trace, Name),
+    {ok, Last} = eventually_started(#{nodes => [One]}),
+    {ok, _} = cats_trace:stop(Last, Name),
+    Errors ++ [Busy, ok].
+
+%% A recorder ends a moment after the trace to which it belongs.
+eventually_started(Options) ->
+    case cats_trace:start(Options) of
+        {error, {_, already_tracing}} -> timer:sleep(10), eventually_started(Options);
+        Started -> Started
+    end.
+
+%% The files are without a node that is gone.
+node_that_goes_down(Config) ->
+    {[One, Other], Result} = with_nodes([code:get_path(), code:get_path()], until_down, Config),
+    {#{nodes := Clocks}, Events} = read(Result),
+    ?assertMatch(#{One := #{offset := 0.0}, Other := down}, Clocks),
+    ?assertEqual([1], lists:usort([Node || #{<<"pid">> := Node} <- Events])),
+    {ok, Text} = file:read_file(maps:get(trace, element(2, Result))),
+    ?assertMatch(#{<<"otherData">> := #{<<"down">> := [_]}}, cats_web_SUITE:decoded(Text)).
+
+until_down([_, Other] = Nodes, Name) ->
+    {ok, Trace} = cats_trace:start(#{nodes => Nodes}),
+    cats:new(trace_here, [named_table]),
+    monitor_node(Other, true),
+    erpc:cast(Other, erlang, halt, [0, [{flush, false}]]),
+    receive {nodedown, Other} -> ok end,
+    cats_trace:stop(Trace, Name).

@@ -1,8 +1,7 @@
 //! Which process makes the call that a thread is in. It is asked for only where the thread waits, or where something else happens that
-//! is rare. Until then, a call only leaves its environment here.
+//! is rare. Until then, a call only leaves its environment with its thread, beside what pinning writes.
 
-use crate::facade::per_thread;
-use std::cell::Cell;
+use crate::thread::THREAD;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -18,11 +17,6 @@ pub struct Caller {
 /// Tells who makes the call with this environment.
 pub type Ask = unsafe fn(*const u8) -> Caller;
 
-// The environment of the call, or null outside of calls.
-per_thread! {
-    static CALL: Cell<*const u8> = Cell::new(ptr::null());
-}
-
 static ASK: OnceLock<Ask> = OnceLock::new();
 
 /// Sets how to ask. The first one stays.
@@ -33,19 +27,19 @@ pub fn set_source(ask: Ask) {
 /// A call begins on this thread. `call` must be valid for [`Ask`] until [`leave`].
 #[inline(always)]
 pub fn enter(call: *const u8) {
-    CALL.with(|own| own.set(call));
+    THREAD.with(|thread| thread.call.set(call));
 }
 
 /// The call has ended.
 #[inline(always)]
 pub fn leave() {
-    CALL.with(|own| own.set(ptr::null()));
+    THREAD.with(|thread| thread.call.set(ptr::null()));
 }
 
 /// The process that makes the call of this thread.
 #[cold]
 pub fn caller() -> Caller {
-    let call = CALL.with(Cell::get);
+    let call = THREAD.with(|thread| thread.call.get());
     match ASK.get() {
         // SAFETY: the call has not ended.
         Some(ask) if !call.is_null() => unsafe { ask(call) },

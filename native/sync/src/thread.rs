@@ -176,6 +176,8 @@ pub(crate) struct Thread {
     /// no fence needed to pin.
     pub state: Cell<u32>,
     slot: Cell<*const Slot>,
+    /// The environment of the call, or null outside of calls: see [`crate::caller`].
+    pub call: Cell<*const u8>,
     /// This thread is freeing retired memory, and must not start to do so recursively.
     pub reclaiming: Cell<bool>,
 }
@@ -184,6 +186,7 @@ per_thread! {
     pub(crate) static THREAD: Thread = Thread {
         state: Cell::new(UNREGISTERED),
         slot: Cell::new(ptr::null()),
+        call: Cell::new(ptr::null()),
         reclaiming: Cell::new(false),
     };
 }

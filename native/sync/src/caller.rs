@@ -1,7 +1,10 @@
 //! Which process makes the call that a thread is in. It is asked for only where the thread waits, or where something else happens that
-//! is rare. Until then, a call only leaves its environment with its thread, beside what pinning writes.
+//! is rare. Until then, a call only leaves its environment with its thread, and that only while somebody may ask: a
+//! [trace](crate::trace), or a tool that looks at the [probes](crate::probe) of waits.
 
+use crate::probe;
 use crate::thread::THREAD;
+use crate::trace;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -24,16 +27,24 @@ pub fn set_source(ask: Ask) {
     let _ = ASK.set(ask);
 }
 
-/// A call begins on this thread. `call` must be valid for [`Ask`] until [`leave`].
+/// Runs a call. `call` must be valid for [`Ask`] until it returns.
 #[inline(always)]
-pub fn enter(call: *const u8) {
-    THREAD.with(|thread| thread.call.set(call));
+pub fn within<R>(call: *const u8, run: impl FnOnce() -> R) -> R {
+    let asked = trace::is_on() || probe::is_looked_at();
+    if asked {
+        set(call);
+    }
+    let result = run();
+    if asked {
+        set(ptr::null());
+    }
+    result
 }
 
-/// The call has ended.
-#[inline(always)]
-pub fn leave() {
-    THREAD.with(|thread| thread.call.set(ptr::null()));
+#[cold]
+#[inline(never)]
+fn set(call: *const u8) {
+    THREAD.with(|thread| thread.call.set(call));
 }
 
 /// The process that makes the call of this thread.
@@ -60,13 +71,15 @@ mod tests {
                 number,
             }
         }
-        enter(ptr::without_provenance(7));
+        set(ptr::without_provenance(7));
         assert_eq!(caller(), Caller::default());
         set_source(ask);
         assert_eq!(caller(), Caller { word: 112, number: 7 });
         let elsewhere = std::thread::spawn(caller).join().unwrap();
         assert_eq!(elsewhere, Caller::default());
-        leave();
+        set(ptr::null());
         assert_eq!(caller(), Caller::default());
+        // Nobody asks.
+        assert_eq!(within(ptr::without_provenance(7), caller), Caller::default());
     }
 }

@@ -11,7 +11,7 @@ use crate::slab::Own;
 use crate::tally::Tally;
 use crate::trace::{self, Kind};
 use crate::try_cell::TryCell;
-use crate::{probe, Busy};
+use crate::{probe_counted, Busy};
 use std::any::Any;
 use std::collections::VecDeque;
 use std::mem;
@@ -376,13 +376,13 @@ pub fn waiting<R>(
     wait: impl FnOnce() -> Result<R, Busy>,
 ) -> Result<R, Busy> {
     let Caller { word, number } = caller();
-    probe!(lock_wait_begin, place, number);
+    probe_counted!(lock_wait_begin, place, number);
     let begin = (events.is_some() || trace::is_on()).then(|| Begin::now(events));
     let result = wait();
     if let Some(begin) = begin {
         begin.end(events, place, hash, result.is_ok(), word);
     }
-    probe!(lock_wait_end, place, result.is_ok(), number);
+    probe_counted!(lock_wait_end, place, result.is_ok(), number);
     result
 }
 

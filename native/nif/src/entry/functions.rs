@@ -139,10 +139,7 @@ macro_rules! functions {
                 unsafe extern "C" fn entry(env: *mut ErlNifEnv, _: c_int, arguments: *const ErlNifTerm) -> ErlNifTerm {
                     // SAFETY: the VM, or `run`, calls, with an environment for the call and as many arguments as declared.
                     let (env, arguments) = unsafe { (Env::new(env), &*arguments.cast::<[Term; $arity]>()) };
-                    caller::enter(env.raw().cast());
-                    let result = guarded(env, arguments, $body);
-                    caller::leave();
-                    result.raw()
+                    caller::within(env.raw().cast(), || guarded(env, arguments, $body)).raw()
                 }
                 Function {
                     name: stringify!($name),

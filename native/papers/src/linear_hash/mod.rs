@@ -207,10 +207,9 @@ impl<S: Schema> LinearHash<S> {
         let replace = || {
             let now = self.locks.get(guard).len();
             // Another thread may have done it, or the table may have shrunk.
-            if (2 * now == count && 2 * now <= self.size().buckets()) || 2 * count == now {
-                if self.locks.replace(guard, count) {
-                    self.adapted(now, count);
-                }
+            let fits = (2 * now == count && 2 * now <= self.size().buckets()) || 2 * count == now;
+            if fits && self.locks.replace(guard, count) {
+                self.adapted(now, count);
             }
             Ok(())
         };

@@ -23,24 +23,28 @@ probes_of_the_guide(_Config) ->
 
 %% The scripts use only probes and arguments that exist.
 probes_of_the_scripts(_Config) ->
-    [_ | _] = Scripts = filelib:wildcard(root("tools/probes/*.bt")),
     Arguments = maps:from_list(guide()),
     [begin
          %% Each part begins with the name of a probe, or of another event that has no arguments.
-         [_Before | Parts] = re:split(text(Script), "usdt:LIBRARY:cats:", [{return, list}]),
+         [_Before | Parts] = re:split(text(Script), Begin, [{return, list}]),
          ?assertNotEqual([], Parts, Script),
          [begin
               {match, [Name]} = re:run(Part, "^\\w+", [{capture, first, list}]),
               Known = maps:get(Name, Arguments, none),
               ?assertNotEqual(none, Known, {Script, Name}),
-              Body = hd(re:split(Part, "\n(interval|END)", [{return, list}])),
-              Used = case re:run(Body, "\\barg([0-9])", [global, {capture, [1], list}]) of
-                         {match, Numbers} -> lists:max([list_to_integer(Number) + 1 || [Number] <- Numbers]);
+              Body = hd(re:split(Part, "\n(interval|END|probe end)", [{return, list}])),
+              Used = case re:run(Body, Argument, [global, {capture, [1], list}]) of
+                         {match, Numbers} -> lists:max([list_to_integer(Number) + 1 - First || [Number] <- Numbers]);
                          nomatch -> 0
                      end,
               ?assert(Used =< Known, {Script, Name})
           end || Part <- Parts]
-     end || Script <- Scripts].
+     end || {Kind, Begin, Argument, First} <- [{"bt", "usdt:LIBRARY:cats:", "\\barg([0-9])", 0},
+                                               {"stp", "provider\\(\"cats\"\\)\\.mark\\(\"", "\\$arg([0-9])", 1}],
+            Script <- scripts(Kind)].
+
+scripts(Kind) ->
+    [_ | _] = filelib:wildcard(root("tools/probes/*." ++ Kind)).
 
 %% At the address of each note stands the instruction that a tool replaces.
 traps_are_on_nops(_Config) ->

@@ -6,15 +6,17 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([heir_after_the_application/1, memory_after_the_application/1, heir_gets_large_data/1, heirs_of_many_tables/1,
          new_while_processes_are_killed/1, memory_of_replaced_objects/1, idle_vm_sleeps/1, library_at_a_second_path/1,
-         another_library_at_a_second_path/1, another_library_after_a_purge/1, library_gone_from_the_first_path/1]).
--export([use_tables/0, log/2]).
+         another_library_at_a_second_path/1, another_library_after_a_purge/1, library_gone_from_the_first_path/1,
+         threads_are_not_bound/1]).
+-export([use_tables/0, log/2, processors/0]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [heir_after_the_application, memory_after_the_application, heir_gets_large_data, heirs_of_many_tables,
      new_while_processes_are_killed, memory_of_replaced_objects, idle_vm_sleeps, library_at_a_second_path,
-     another_library_at_a_second_path, another_library_after_a_purge, library_gone_from_the_first_path].
+     another_library_at_a_second_path, another_library_after_a_purge, library_gone_from_the_first_path,
+     threads_are_not_bound].
 
 init_per_testcase(Case, Config) when Case =:= memory_after_the_application; Case =:= memory_of_replaced_objects ->
     cats_test_lib:only_cats(cats_test_lib:with_memory(Config));
@@ -295,3 +297,33 @@ library_gone_from_the_first_path(Config) ->
                         {module, cats_nif} = load_second(Call, Second),
                         true = Call(cats, insert, [seen, {1}])
                 end).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Where the threads run
+
+%% A scheduler that is bound to a processor begins them, and they run wherever the process may all the same.
+threads_are_not_bound(_Config) ->
+    case filelib:is_regular("/proc/self/status") of
+        true ->
+            Peer = cats_test_lib:start_peer(["+sbt", "db", "-pa" | code:get_path()]),
+            {Bound, All, Threads} = peer:call(Peer, ?MODULE, processors, [], infinity),
+            peer:stop(Peer),
+            ct:log("schedulers: ~p, process: ~s, threads: ~p", [Bound, All, Threads]),
+            ?assertEqual([{"cats_memory", All}, {"cats_reaper", All}], Threads);
+        false ->
+            {skip, "this system does not tell where threads may run"}
+    end.
+
+%% @doc Where schedulers are bound, and the processors that Linux allows the process and each thread of cats.
+processors() ->
+    Table = cats:new(table, []),
+    [true = cats:insert(Table, {N, N, N}) || N <- lists:seq(1, 300000)],
+    Threads = [{field("Name", File), field("Cpus_allowed_list", File)}
+               || File <- filelib:wildcard("/proc/self/task/*/status")],
+    {erlang:system_info(scheduler_bindings), field("Cpus_allowed_list", "/proc/self/status"),
+     lists:sort([Thread || {"cats_" ++ _, _} = Thread <- Threads])}.
+
+field(Name, File) ->
+    {ok, Text} = file:read_file(File),
+    {match, [Value]} = re:run(Text, "^" ++ Name ++ ":\\s*(\\S+)", [multiline, {capture, all_but_first, list}]),
+    Value.

@@ -67,6 +67,7 @@ pub fn wake() {
 }
 
 fn serve() {
+    cats_sync::slab::run_anywhere();
     let mut wait = BACK_OFF;
     let mut slices = 0;
     loop {

@@ -391,6 +391,7 @@ fn start_stocking(arena: &mut Arena) {
 
 fn keep_stock() {
     system::yield_to_others();
+    system::run_anywhere();
     let mut arena = lock();
     loop {
         // SAFETY: dead regions are under the lock.

@@ -28,6 +28,19 @@ mod requests {
         }
     }
 
+    /// Lets this thread run wherever the process may. It begins bound as the thread that begins it, which may be a bound scheduler, and then
+    /// it would share that scheduler's processor, and touch memory of its node only. If the system refuses, the thread stays as it was.
+    pub fn run_anywhere() {
+        // SAFETY: the sets are as large as told. It concerns this thread only. The process's first thread, which no VM binds, has its number.
+        unsafe {
+            let mut processors: libc::cpu_set_t = std::mem::zeroed();
+            let bytes = size_of_val(&processors);
+            if libc::sched_getaffinity(libc::getpid(), bytes, &raw mut processors) == 0 {
+                libc::sched_setaffinity(0, bytes, &raw const processors);
+            }
+        }
+    }
+
     /// Asks for huge pages where no memory was touched yet. If the system has none of this size, nothing happens.
     ///
     /// # Safety
@@ -61,6 +74,9 @@ mod requests {
     /// Leaves the thread as it is.
     pub fn yield_to_others() {}
 
+    /// Leaves the thread where it is.
+    pub fn run_anywhere() {}
+
     /// Leaves the choice of pages to the system.
     ///
     /// # Safety
@@ -82,4 +98,4 @@ mod requests {
     }
 }
 
-pub use requests::{give_back, keep_small, make_huge, yield_to_others};
+pub use requests::{give_back, keep_small, make_huge, run_anywhere, yield_to_others};

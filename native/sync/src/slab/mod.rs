@@ -42,6 +42,7 @@ pub use arena::{give_back_unused, reserve, vacate_unused};
 pub(crate) use heap::Heap;
 pub use own::Own;
 pub use source::{set_source, ADDRESS_BITS};
+#[cfg(not(any(loom, shuttle)))]
 pub use system::run_anywhere;
 
 use crate::epoch::{pin, Guard};

@@ -8,7 +8,7 @@
 -define(LIMIT, (48 bsl 20)).
 
 all() ->
-    [fills, goes_on, unpacks, caches_first, shares, many_caches, too_much, file,
+    [fills, goes_on, commits_deletions, unpacks, caches_first, shares, many_caches, too_much, file,
      lists, transactions, writers, alarm, reserve, settings, unlimited,
      explained].
 
@@ -102,6 +102,22 @@ full() ->
          true = cats:info(Table, size) =:= (Count + 2) div 4,
          true = cats:delete(Table)
      end || Type <- [set, ordered_set]],
+    ok.
+
+%% A transaction that only deletes is carried out while nothing more can be inserted, also of keys that are not there.
+commits_deletions(_Config) -> [ok = limited(deletes, [Type]) || Type <- [set, ordered_set, bag, duplicate_bag]].
+
+deletes(Type) ->
+    Table = cats:new(t, [Type]),
+    fill(fun(N) -> cats:insert(Table, [{{list, N, I}, N} || I <- lists:seq(1, 100)]) end),
+    %% Until nothing is left for most keys.
+    [fill(fun(N) -> cats:insert(Table, {{Round, N}, N}) end) || Round <- lists:seq(1, 20)],
+    Delete = fun(Keys) -> cats_transaction:run(fun() -> [cats_transaction:delete(Table, Key) || Key <- Keys] end) end,
+    Object = fun(N) -> cats_transaction:run(fun() -> cats_transaction:delete_object(Table, {{list, 1, N}, 1}) end) end,
+    [?assertEqual({atomic, [true]}, Delete([{missing, N}])) || N <- lists:seq(1, 200)],
+    [?assertEqual({atomic, true}, Object(N)) || N <- lists:seq(1, 50)],
+    [?assertEqual({atomic, [true, true]}, Delete([{list, 1, N}, {list, 2, N}])) || N <- lists:seq(1, 100)],
+    [] = cats:lookup(Table, {list, 2, 100}),
     ok.
 
 %% Where objects are unpacked to be read, there is memory for that. What is taken is not lost.

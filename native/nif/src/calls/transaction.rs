@@ -181,6 +181,7 @@ pub fn transaction_commit(env: Env, &[notes, writes, keeper]: &[Term; 3]) -> Res
     // Only keys in a block need a room.
     let mut rooms: Vec<KeyRoom> = Vec::new();
     let count = count_writes(env, writes)?;
+    let _relief = count.stores_none.then(Relief::new);
     rooms.resize_with(count.rooms, key_room);
     // Once, keys that are read and written are compared while they are locked. If that fails, it may be that they were not compared because
     // that takes long. Then all is compared before it is locked.
@@ -423,18 +424,25 @@ pub(super) fn with_range<R>(
     })
 }
 
-/// How many writes there are, and how many of them delete a key that is not an immediate.
+/// How many writes there are, and how many of them delete a key that is not an immediate. Whether none of them stores an object.
 struct Count {
     writes: usize,
     rooms: usize,
+    stores_none: bool,
 }
 
 /// Fails with `Big` if these are too many writes.
 fn count_writes(env: Env, writes: Term) -> Result<Count, Failure> {
-    let (mut rest, mut count) = (writes, Count { writes: 0, rooms: 0 });
+    let mut count = Count {
+        writes: 0,
+        rooms: 0,
+        stores_none: true,
+    };
+    let mut rest = writes;
     while let Some((write, tail)) = env.cell(rest) {
         if let Some(&[_, key, objects]) = env.tuple_elements(write) {
             count.rooms += usize::from(objects.0 == NIL && !key.is_immediate());
+            count.stores_none &= objects.0 == NIL || matches!(env.tuple_elements(objects), Some([_, _, Term(NIL)]));
         }
         count.writes += 1;
         WRITES_LIMIT.check(count.writes)?;

@@ -161,15 +161,18 @@ find_exactly(_Tid, _Key, []) -> none.
 all(Writes) when is_list(Writes) -> [committed(Write) || Write <- Writes];
 all(Tables) -> lists:append([values(OfTable) || {_, OfTable} <- maps:to_list(Tables)]).
 
-values({set, Map}) -> maps:values(Map);
-values({bag, Map}) -> [committed(Write) || Write <- maps:values(Map)];
+values({set, Map}) -> map_values(Map);
+values({bag, Map}) -> [committed(Write) || Write <- map_values(Map)];
 values(#ordered{all = All}) -> gb_trees:values(All).
+
+%% The values of a map that may be large. `maps:values/1' and its like would hold the scheduler for the whole map.
+map_values(Map) -> maps:fold(fun(_, Value, Values) -> [Value | Values] end, [], Map).
 
 committed({Tid, Key, {All, Steps}}) ->
     case sorted(Steps) of
         {_, []} when All -> {Tid, Key, []};
         {_, Added} when All -> {Tid, Key, {true, [], Added}};
-        {Gone, Added} -> {Tid, Key, {false, maps:keys(Gone), Added}}
+        {Gone, Added} -> {Tid, Key, {false, map_values(Gone), Added}}
     end;
 committed(Write) ->
     Write.
@@ -177,7 +180,7 @@ committed(Write) ->
 %% Other steps with the same outcome: what is removed first, and then what is added, in this order.
 sorted(Steps) -> sorted(Steps, #{}, []).
 
-sorted([[Object] | Steps], Gone, Added) -> sorted(Steps, Gone#{Object => removed}, Added);
+sorted([[Object] | Steps], Gone, Added) -> sorted(Steps, Gone#{Object => Object}, Added);
 sorted([Object | Steps], Gone, Added) when is_map_key(Object, Gone) -> sorted(Steps, Gone, Added);
 sorted([Object | Steps], Gone, Added) -> sorted(Steps, Gone, [Object | Added]);
 sorted([], Gone, Added) -> {Gone, Added}.
@@ -193,19 +196,26 @@ changed(Type, {All, Steps}, Objects) ->
            end,
     case Type of
         duplicate_bag -> Kept ++ Added;
-        bag -> Kept ++ absent(Added, maps:from_keys(Kept, present))
+        bag ->
+            Absent = lists:foldl(fun(Object, Others) -> Others#{Object => absent} end, #{}, Added),
+            Kept ++ absent(Added, lists:foldl(fun without/2, Absent, Kept))
     end.
 
-%% The objects that a bag with these ones gets.
-absent([Object | Objects], Present) when is_map_key(Object, Present) -> absent(Objects, Present);
-absent([Object | Objects], Present) -> [Object | absent(Objects, Present#{Object => present})];
-absent([], _Present) -> [].
+without(Object, Objects) when is_map_key(Object, Objects) -> maps:remove(Object, Objects);
+without(_Object, Objects) -> Objects.
+
+%% The objects that a bag gets which has none of those in the map. Each is listed once.
+absent([Object | Objects], Absent) when is_map_key(Object, Absent) ->
+    [Object | absent(Objects, maps:remove(Object, Absent))];
+absent([_Present | Objects], Absent) -> absent(Objects, Absent);
+absent([], _Absent) -> [].
 
 %% @doc The changes of all keys of a bag.
 -spec changes(reference(), writes()) -> #{Key :: term() => change()}.
 changes(Tid, Tables) when is_map(Tables) ->
     case Tables of
-        #{Tid := {bag, Map}} -> maps:map(fun(_, {_, _, Change}) -> Change end, Map);
+        #{Tid := {bag, Map}} ->
+            maps:fold(fun(Key, {_, _, Change}, Changes) -> Changes#{Key => Change} end, #{}, Map);
         #{} -> #{}
     end;
 changes(Tid, Writes) ->
@@ -215,7 +225,7 @@ changes(Tid, Writes) ->
 -spec puts(reference(), writes()) -> [Object :: tuple()].
 puts(Tid, Tables) when is_map(Tables) ->
     case Tables of
-        #{Tid := {set, Map}} -> [Object || {_, _, [Object]} <- maps:values(Map)];
+        #{Tid := {set, Map}} -> [Object || {_, _, [Object]} <- map_values(Map)];
         #{} -> []
     end;
 puts(Tid, Writes) ->

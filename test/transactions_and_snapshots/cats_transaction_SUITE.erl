@@ -12,7 +12,7 @@
          skew/1, memory/1, any_length/1,
          moving_first/1, tables_change/1, renamed/1, deleted_table/1, left_behind/1,
          swallowed_conflict/1,
-         limits/1]).
+         lets_others_run/1, limits/1]).
 -export([woken/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
@@ -23,7 +23,7 @@ all() ->
      atoms_in_keys, selections, large, both_ways, sequential_model,
      memory, any_length, bank, counters, phantoms, skew, moving_first, tables_change, renamed,
      deleted_table, left_behind, swallowed_conflict,
-     limits].
+     lets_others_run, limits].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -834,6 +834,40 @@ swallowed_conflict(_Config) ->
 
 %%------------------------------------------------------------------------------------------------------------
 %% Limits that are met
+
+%% What a transaction has written may be much, and so may be what a bag has. Both are listed in parts, so others run
+%% meanwhile.
+lets_others_run(_Config) ->
+    [Set, Bag] = [cats:new(table, [Type, public]) || Type <- [set, bag]],
+    true = cats:insert(Bag, [{key, N} || N <- lists:seq(1, 100_000)]),
+    Write = fun() -> cats_transaction:insert(Set, [{N} || N <- lists:seq(1, 100_000)]) end,
+    Select = fun() -> Write(), length(cats_transaction:select(Set, [{'_', [], [true]}])) end,
+    Read = fun() -> cats_transaction:insert(Bag, {key, 0}), length(cats_transaction:lookup(Bag, key)) end,
+    [?assertMatch({Function, Pauses} when Pauses > Least, {Function, pauses(Function, Body)})
+     || {Function, Least, Body} <- [{{cats_writes, all, 1}, 50, Write}, {{cats_writes, puts, 2}, 150, Select},
+                                    {{cats_writes, changed, 3}, 50, Read}]].
+
+%% How often a process that runs this transaction lets others run within calls of this function.
+pauses(Function, Body) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> receive go -> {atomic, _} = cats_transaction:run(Body) end end),
+    {module, cats_writes} = code:ensure_loaded(cats_writes),
+    1 = erlang:trace_pattern(Function, [{'_', [], [{return_trace}]}], [local]),
+    1 = erlang:trace(Pid, true, [call, running]),
+    Pid ! go,
+    receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end,
+    Delivered = erlang:trace_delivered(Pid),
+    receive {trace_delivered, Pid, Delivered} -> ok end,
+    erlang:trace_pattern(Function, false, [local]),
+    pauses(Pid, false, 0).
+
+pauses(Pid, Within, Count) ->
+    receive
+        {trace, Pid, call, _} -> pauses(Pid, true, Count);
+        {trace, Pid, return_from, _, _} -> pauses(Pid, false, Count);
+        {trace, Pid, out, _} when Within -> pauses(Pid, Within, Count + 1);
+        {trace, Pid, _, _} -> pauses(Pid, Within, Count)
+    after 0 -> Count
+    end.
 
 %% The error of a commit names the table whose limit was met, and the limit.
 limits(_Config) ->

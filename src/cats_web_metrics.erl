@@ -17,7 +17,8 @@ text(Limit) ->
      family(cats_garbage_freed_total, counter, "Blocks of them that were freed.", [{[], Freed}]),
      family(cats_garbage_bytes, gauge, "About the bytes of those that wait to be freed.", [{[], Bytes}]),
      family(cats_vm_memory_bytes, gauge, "Memory of the VM, as erlang:memory/1 tells it.",
-            [{[label(kind, atom_to_list(Kind))], erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
+            [{[label(kind, atom_to_list(Kind))], erlang:memory(Kind)}
+             || Kind <- [total, processes, system, binary, ets]]),
      [family(Name, Type, Help, [{Labels, Number} || {Row, Labels} <- Rows, Number <- figure(Item, Row)])
       || {Name, Type, Item, Help} <- families()],
      kinds(cats_table_adaptations_total, "Splits and joins of base nodes or buckets.",

@@ -6,6 +6,7 @@ use cats_sync::{epoch, slab};
 use cats_table::{BagChange, Committed, Failure, Handle, Kind, LongReads, Object, Reads, Right, Table, Writes};
 use cats_term::lease::Request;
 use cats_term::small;
+use std::collections::HashSet;
 use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
@@ -16,6 +17,8 @@ use std::time::Duration;
 
 /// The largest block that the slabs take from a page. Larger ones come directly from the source.
 const LARGEST: usize = 32 << 10;
+/// The alignment of pages.
+const PAGE: usize = 64 << 10;
 
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
 
@@ -53,26 +56,26 @@ fn with_blocks_of(left: usize, f: impl FnOnce()) {
     }
     EXHAUSTED.store(true, SeqCst);
     let exhausted = Exhausted;
-    let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
-    // The thread that keeps a stock may still be making a chunk, for which there was memory before.
-    let mut quiet = 0;
-    while quiet < 5 {
-        let before = blocks.len();
-        for size in (8..=LARGEST).rev().step_by(8) {
-            blocks.extend(std::iter::from_fn(|| slab::alloc(size).map(|block| (block, size))));
-        }
-        quiet = if blocks.len() == before { quiet + 1 } else { 0 };
-        thread::sleep(Duration::from_millis(5));
+    // The thread that keeps a stock may have got memory before. What it gets from now on is nothing.
+    while slab::is_making_chunk() {
+        thread::yield_now();
     }
+    let blocks = (8..=LARGEST).rev().step_by(8).flat_map(|size| {
+        let blocks = std::iter::from_fn(move || slab::alloc(size));
+        blocks.map(move |block| (block, size))
+    });
+    let blocks: Vec<(NonNull<u8>, usize)> = blocks.collect();
     let free = |blocks: Vec<(NonNull<u8>, usize)>| {
         for (block, size) in blocks {
             // SAFETY: the block was allocated above with this size.
             unsafe { slab::free(block, size) };
         }
     };
-    let (mut left, mut others): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|(_, size)| *size == left);
-    // So the page stays one of this size.
-    others.extend(left.pop());
+    // One block of each page stays, so that the page stays one of this size.
+    let mut pages = HashSet::new();
+    let (left, others): (Vec<_>, Vec<_>) = blocks
+        .into_iter()
+        .partition(|(block, size)| *size == left && !pages.insert(block.addr().get() / PAGE));
     free(left);
     f();
     drop(exhausted);

@@ -111,6 +111,8 @@ struct Arena {
     regions: *mut Region,
     /// Chunks touched, in all regions.
     touched: usize,
+    /// Chunks being made.
+    making: usize,
     /// An unused region that is kept.
     kept: *mut Region,
     /// The reserve, in no list. It counts as a page in use of its region.
@@ -132,6 +134,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     stocked: 0,
     regions: ptr::null_mut(),
     touched: 0,
+    making: 0,
     kept: ptr::null_mut(),
     reserve: ptr::null_mut(),
     stocking: false,
@@ -246,8 +249,21 @@ fn keep_reserve(arena: MutexGuard<'static, Arena>) {
 }
 
 /// Touches one more chunk, in a new region if need be, without holding the lock meanwhile.
-fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<MutexGuard<'static, Arena>> {
+fn touch_chunk(mut arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<MutexGuard<'static, Arena>> {
+    arena.making += 1;
     drop(arena);
+    let made = new_chunk(stocked);
+    let mut arena = lock();
+    arena.making -= 1;
+    let (chunk, region) = made?;
+    // SAFETY: kept by the count of `new_chunk`.
+    unsafe { (*region).used -= 1 };
+    arena.link(chunk, if stocked { List::Stock } else { List::Present });
+    Some(arena)
+}
+
+/// A new chunk, in no list, and its region, in which it counts as a page in use.
+fn new_chunk(stocked: bool) -> Option<(*mut Chunk, *mut Region)> {
     let account = source::take(CHUNK)?;
     // SAFETY: just taken, and nobody has it.
     unsafe { vacate(account, CHUNK) };
@@ -282,17 +298,12 @@ fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<Mutex
     arena.occupy(region, 1);
     drop(arena);
     // SAFETY: the chunk is untouched, so the caller's.
-    let chunk = unsafe {
+    unsafe {
         if stocked {
             touch(address);
         }
-        make_chunk(address, region)
-    };
-    arena = lock();
-    // SAFETY: kept by the count above.
-    unsafe { (*region).used -= 1 };
-    arena.link(chunk, if stocked { List::Stock } else { List::Present });
-    Some(arena)
+        Some((make_chunk(address, region), region))
+    }
 }
 
 /// Takes so many bytes from the system soon, and keeps them, whether they are used or not.
@@ -318,6 +329,11 @@ pub fn has_unused(bytes: usize) -> bool {
         }
     }
     pages * PAGE >= bytes
+}
+
+/// Whether a chunk is being made. The source has given its memory, or is being asked for it.
+pub fn is_making_chunk() -> bool {
+    lock().making > 0
 }
 
 /// Gives chunks back that are not used: those in stock, and an empty region that was kept. Returns whether there were any.

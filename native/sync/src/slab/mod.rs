@@ -37,7 +37,7 @@ mod system;
 
 pub use account::held;
 #[cfg(not(any(loom, shuttle)))]
-pub use arena::{give_back_unused, reserve, vacate_unused};
+pub use arena::{give_back_unused, is_making_chunk, reserve, vacate_unused};
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use heap::Heap;
 pub use own::Own;

@@ -13,7 +13,6 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 /// The largest block that the slabs take from a page. Larger ones come directly from the source.
 const LARGEST: usize = 32 << 10;
@@ -45,21 +44,29 @@ fn without_memory(f: impl FnOnce()) {
     with_blocks_of(0, f);
 }
 
+/// There is no memory until this is dropped, also for the tests after one that fails.
+struct Exhausted;
+
+impl Exhausted {
+    fn new() -> Self {
+        EXHAUSTED.store(true, SeqCst);
+        // The thread that keeps a stock may have got memory before. What it gets from now on is nothing.
+        while slab::is_making_chunk() {
+            thread::yield_now();
+        }
+        Self
+    }
+}
+
+impl Drop for Exhausted {
+    fn drop(&mut self) {
+        EXHAUSTED.store(false, SeqCst);
+    }
+}
+
 /// Runs `f` while there is no memory but blocks of this size, which have been used before.
 fn with_blocks_of(left: usize, f: impl FnOnce()) {
-    /// There is memory again, also for the tests after one that fails.
-    struct Exhausted;
-    impl Drop for Exhausted {
-        fn drop(&mut self) {
-            EXHAUSTED.store(false, SeqCst);
-        }
-    }
-    EXHAUSTED.store(true, SeqCst);
-    let exhausted = Exhausted;
-    // The thread that keeps a stock may have got memory before. What it gets from now on is nothing.
-    while slab::is_making_chunk() {
-        thread::yield_now();
-    }
+    let exhausted = Exhausted::new();
     let blocks = (8..=LARGEST).rev().step_by(8).flat_map(|size| {
         let blocks = std::iter::from_fn(move || slab::alloc(size));
         blocks.map(move |block| (block, size))
@@ -215,10 +222,31 @@ fn deletions_have_a_reserve() {
                 assert_eq!(handle.size(), 0);
             });
             insert(1).unwrap();
-            // The next table finds the reserve as this one did.
+            // The next table finds a reserve, whether what this one took is freed by then or not.
             registry.delete(&world, table.by_identifier(&epoch::pin())).unwrap();
-            (0..4).for_each(|_| _ = registry.reap(&world, Duration::MAX));
-            epoch::collect(usize::MAX);
+        }
+    });
+}
+
+/// While what the reserve gave is in use, another chunk is the reserve.
+#[test]
+fn a_reserve_that_is_used_up_is_renewed() {
+    alone(|| {
+        let take = || std::iter::from_fn(|| slab::alloc(LARGEST));
+        let mut blocks: Vec<NonNull<u8>> = take().take(300).collect();
+        for round in 0..3 {
+            let exhausted = Exhausted::new();
+            blocks.extend(take());
+            let relief = slab::Relief::new();
+            let before = blocks.len();
+            blocks.extend(take());
+            assert!(blocks.len() > before, "round {round}");
+            drop((relief, exhausted));
+            blocks.extend(take().take(100));
+        }
+        for block in blocks {
+            // SAFETY: the block was allocated above with this size.
+            unsafe { slab::free(block, LARGEST) };
         }
     });
 }

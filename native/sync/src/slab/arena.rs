@@ -17,7 +17,7 @@
 //! tick of the system's clock. Once it runs, others wait for the next tick. So it naps after each chunk.
 //!
 //! One chunk is the *reserve*. Its pages are for calls that give [relief](super::Relief), when there is no other memory. Pages that come back
-//! to it stay in it. When it has lost many, another empty chunk takes its place.
+//! to it stay in it. When it has lost many, an empty chunk or a new one takes its place.
 //!
 //! If the [account](super::account) has a limit, regions are one chunk long, so that each empty chunk can be given back. The stock takes at most
 //! a part of what is left. When memory is short, the system gets that of unused pages back. Such a page is *vacant*: the account does not count
@@ -183,7 +183,8 @@ pub fn take(class: usize) -> Option<&'static Page> {
         if let Some(chunk) = unsafe { arena.present.as_mut() } {
             let page = arena.page_of_chunk(chunk);
             arena.relink(chunk);
-            if arena.reserve.is_null() && arena.touched > RESERVE_FROM {
+            // A call that gives relief takes no more than it needs.
+            if arena.lacks_reserve() && !super::is_relieving() {
                 keep_reserve(arena);
             }
             return Some(page.prepare(class));
@@ -240,10 +241,9 @@ fn keep_reserve(arena: MutexGuard<'static, Arena>) {
     let Some(mut arena) = touch_chunk(arena, false) else {
         return;
     };
-    if arena.reserve.is_null() {
+    if arena.lacks_reserve() {
         // It was linked just now.
         let chunk = arena.present;
-        arena.unlink(chunk);
         arena.reserve_chunk(chunk);
     }
 }
@@ -505,12 +505,26 @@ impl Arena {
         }
     }
 
-    /// Makes a chunk the reserve. It is in no list.
+    /// Whether there should be a reserve, and there is none, or one that has lost many pages.
+    fn lacks_reserve(&self) -> bool {
+        // SAFETY: the reserve is under the lock.
+        let unused = unsafe { self.reserve.as_ref() }.map_or(0, |reserve| reserve.unused.count_ones());
+        unused < RESERVED && self.touched > RESERVE_FROM
+    }
+
+    /// Makes an empty chunk, which is in a list, the reserve. The one before has pages in use, if there was one.
     fn reserve_chunk(&mut self, chunk: *mut Chunk) {
-        self.reserve = chunk;
+        self.unlink(chunk);
         // SAFETY: the chunk is under the lock, and its region is there.
         let region = unsafe { (*chunk).region };
         self.occupy(region, 1);
+        let before = mem::replace(&mut self.reserve, chunk);
+        // SAFETY: as above.
+        if let Some(before) = unsafe { before.as_mut() } {
+            // SAFETY: as above.
+            unsafe { (*before.region).used -= 1 };
+            self.relink(before);
+        }
     }
 
     /// Counts so many pages as used. Their region is no unused one that is kept.
@@ -524,17 +538,10 @@ impl Arena {
 
     /// Makes this chunk, which is in the list, the reserve, if it is empty and the reserve has lost many pages.
     fn renew_reserve(&mut self, chunk: *mut Chunk) {
-        // SAFETY: both chunks are under the lock.
-        let (unused, reserve) = unsafe { ((*chunk).present().count_ones(), self.reserve.as_mut()) };
-        let Some(reserve) = reserve.filter(|reserve| reserve.unused.count_ones() < RESERVED) else {
-            return;
-        };
-        if unused as usize == PAGES - 1 {
-            self.unlink(chunk);
+        // SAFETY: the chunk is under the lock.
+        let unused = unsafe { (*chunk).present().count_ones() };
+        if unused as usize == PAGES - 1 && !self.reserve.is_null() && self.lacks_reserve() {
             self.reserve_chunk(chunk);
-            // SAFETY: as in `reserve_chunk`. It still has pages in use.
-            unsafe { (*reserve.region).used -= 1 };
-            self.relink(reserve);
         }
     }
 

@@ -261,7 +261,7 @@ transactions_whole() ->
     ok.
 
 %% Several writers of everything, some of which are killed.
-writers(_Config) -> ok = limited(writers_within, [cats_test_lib:rounds(20)]).
+writers(_Config) -> ok = limited(writers_within, [cats_test_lib:rounds(10)]).
 
 writers_within(Rounds) ->
     Tables = [cats:new(t, [Type, public | Options])

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// time.
 fn stress_ms() -> u64 {
     let asked = std::env::var("CATS_STRESS_MS").ok();
-    asked.map_or(250, |ms| ms.parse().expect("a number of milliseconds"))
+    asked.map_or(100, |ms| ms.parse().expect("a number of milliseconds"))
 }
 
 /// The schema of the tests, whose keys are numbers.
@@ -490,9 +490,11 @@ fn contents(map: &Map<impl Engine<TestSchema>>, model: &BTreeMap<u64, u32>) {
     }
 }
 
+/// So many cases, or THOROUGH times as many, which `make check` sets.
 fn cases(count: u32) -> ProptestConfig {
+    let thorough = std::env::var("THOROUGH").map_or(1, |times| times.parse().expect("a number"));
     ProptestConfig {
-        cases: count,
+        cases: thorough * count,
         failure_persistence: None,
         ..ProptestConfig::default()
     }
@@ -500,7 +502,7 @@ fn cases(count: u32) -> ProptestConfig {
 
 /// Tests every method against a map of the standard library.
 pub fn model<E: Engine<TestSchema>>(make: impl Fn() -> E) {
-    proptest!(cases(100), |(ops in ops())| {
+    proptest!(cases(50), |(ops in ops())| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
         ops.into_iter().for_each(|op| run(&map, &mut model, op));
         contents(&map, &model);
@@ -518,7 +520,7 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
         ),
         1..30,
     );
-    proptest!(cases(100), |(ops in ops(), steps in steps)| {
+    proptest!(cases(50), |(ops in ops(), steps in steps)| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
         ops.into_iter().for_each(|op| run(&map, &mut model, op));
         let guard = epoch::pin();
@@ -561,7 +563,7 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
 /// library.
 pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
     let steps = prop::collection::vec((any::<bool>(), 0..20usize, any::<[bool; 2]>()), 100);
-    proptest!(cases(100), |(ops in ops(), steps in steps)| {
+    proptest!(cases(50), |(ops in ops(), steps in steps)| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
         let step = |model: &BTreeMap<u64, u32>, at: Option<u64>, down: bool| {
             let expected = match (at, down) {

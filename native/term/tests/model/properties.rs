@@ -28,8 +28,18 @@ fn compare_heads(a: TermRef<'_>, b: TermRef<'_>, length: usize) -> Ordering {
     heads.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
 }
 
+/// So many cases, or THOROUGH times as many, which `make check` sets.
+fn cases(count: u32) -> ProptestConfig {
+    let thorough = std::env::var("THOROUGH").map_or(1, |times| times.parse().expect("a number"));
+    ProptestConfig {
+        cases: thorough * count,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 6000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(2000))]
 
     #[test]
     fn order_and_equality_are_those_of_the_model((a, b) in pair()) {
@@ -190,7 +200,7 @@ fn has_map_in_map_key(term: &Model, in_key: bool) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(200))]
 
     /// Objects with lists, some of which are long. Elements that are held stay as they are.
     #[test]

@@ -10,7 +10,8 @@
 -type advice() :: #{table := term(), advice := stay | transform | cache, why := unicode:chardata(),
                     expect := [unicode:chardata()], differs := [unicode:chardata()],
                     calls := #{Function :: atom() => pos_integer()}, callers := non_neg_integer(),
-                    owner := map(), samples := [map()], measured => measured(), atom() => term()}.
+                    owner := map(), samples := [map()], waited => non_neg_integer(), measured => measured(),
+                    atom() => term()}.
 %% A table that was watched, with what `ets:info/1' says of it.
 %%
 %% <ul>
@@ -21,6 +22,8 @@
 %% <li>`samples': what some objects look like: shapes of key and values, words. Values themselves do not leave the
 %%     node.</li>
 %% <li>`before': the size at the beginning.</li>
+%% <li>`waited': how many microseconds of a second threads waited for the locks of tables with this name. Only where
+%%     the VM counts that (`erl -emu_type lcnt').</li>
 %% </ul>
 -type measured() :: #{ratio := float(), low := float(), high := float(), mix := #{Function :: atom() => 0..100},
                       percent := 0..100, objects := pos_integer(), processes := pos_integer()}.
@@ -214,11 +217,12 @@ is_shown(#{advice := stay, calls := Calls, memory := Words}) ->
 is_shown(_) ->
     true.
 
-print(#{name := Name, table := Table, type := Type, protection := Protection, size := Size, before := Before,
+print(#{name := Name, table := Id, type := Type, protection := Protection, size := Size, before := Before,
         memory := Words, owner := #{pid := Pid, name := Registered, application := Application}, calls := Calls,
-        callers := Callers, advice := Advice, why := Why, expect := Expect, differs := Differs, samples := Samples}) ->
+        callers := Callers, advice := Advice, why := Why, expect := Expect, differs := Differs,
+        samples := Samples} = Table) ->
     io:format("~n~tw~s, ~s ~s, ~b objects (~b at first), ~b kB~n",
-              [Name, [io_lib:format(" ~w", [Table]) || Table =/= Name], Protection, Type, Size, Before,
+              [Name, [io_lib:format(" ~w", [Id]) || Id =/= Name], Protection, Type, Size, Before,
                Words * 8 div 1024]),
     io:format("  owner   ~s~s~s~n", [Pid, [io_lib:format(" ~tw", [Registered]) || Registered =/= undefined],
                                     [io_lib:format(" of ~w", [Application]) || Application =/= undefined]]),
@@ -228,6 +232,7 @@ print(#{name := Name, table := Table, type := Type, protection := Protection, si
     [io:format("  calls   ~s, by ~b processes~n",
                [lists:join(", ", [io_lib:format("~b % ~w", [100 * N div Total, Function])
                                   || {N, Function} <- by_number(Calls)]), Callers]) || Total > 0],
+    [io:format("  waits   ~b microseconds of a second for locks~n", [Waited]) || #{waited := Waited} <- [Table]],
     io:format("  advice  ~s. ~ts~n", [said(Advice, Application), Why]),
     [io:format("  expect  ~ts~n", [Text]) || Text <- Expect],
     lists:foreach(fun(Text) -> io:format("  differs ~ts~n", [Text]) end, Differs).

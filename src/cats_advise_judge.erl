@@ -8,6 +8,8 @@
 -define(LARGE, 100_000).
 %% Calls that say something about a table.
 -define(SEEN, 5).
+%% Microseconds of a second that threads wait, which do so too.
+-define(WAITED, 10_000).
 
 -define(WRITES, [insert, insert_new, update_counter, update_element, delete, delete_object, take, delete_all_objects,
                  match_delete, select_delete, select_replace]).
@@ -34,6 +36,9 @@ decide(#{type := Type, owner := Owner} = Table) ->
     case {is_cache(Table), count(Table), maps:get(callers, Table)} of
         {Yes, _, _} when Yes =/= false, Type =:= set, not Mnesia; Yes =/= false, Type =:= ordered_set, not Mnesia ->
             {cache, Yes};
+        {_, _, _} when is_map_key(waited, Table), map_get(waited, Table) >= ?WAITED ->
+            {transform, io_lib:format("Threads waited ~b ms of a second for its locks.",
+                                      [map_get(waited, Table) div 1000])};
         {_, Seen, Callers} when Seen >= ?SEEN, Callers > 1 ->
             {transform, io_lib:format("~b processes called it in ~b of the calls that were seen.", [Callers, Seen])};
         {_, _, _} when map_get(size, Table) >= ?LARGE ->

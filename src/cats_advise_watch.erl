@@ -52,9 +52,12 @@ watch(Caller, Seconds) ->
             Names = ets:all(),
             Chosen = largest(Caller, Names),
             Before = [{Table, Size} || Table <- Chosen, Size <- [ets:info(Table, size)], is_integer(Size)],
+            Waited = waited(),
             {Calls, Windows} = windows(Caller, End, [], 0),
+            Waits = waits(Waited, waited(), Seconds),
             Tables = lists:append([begin sleep(Caller, ?REST), table(Table, Size) end || {Table, Size} <- Before]),
-            #{number => length(Names), windows => Windows, tables => [with_calls(Table, Calls) || Table <- Tables],
+            #{number => length(Names), windows => Windows,
+              tables => [maps:merge(with_calls(Table, Calls), Waits(Table)) || Table <- Tables],
               calls => length(Calls), otp => erlang:system_info(otp_release),
               schedulers => erlang:system_info(schedulers_online)};
         {traced, _} ->
@@ -77,6 +80,35 @@ sleep(Caller, Milliseconds) ->
     end.
 
 now_us() -> erlang:monotonic_time(microsecond).
+
+%%----------------------------------------------------------------------------------------------------------------------
+%% Waiting
+
+%% How many nanoseconds threads have waited for the locks of tables with each name. `none' if the VM does not count
+%% that: it does if it was built for it and started with `-emu_type lcnt'.
+waited() ->
+    case erlang:system_info(build_type) =:= lcnt andalso lists:member(db, erts_debug:lcnt_control(mask)) of
+        true ->
+            {locks, Locks} = lists:keyfind(locks, 1, erts_debug:lcnt_collect()),
+            lists:foldl(fun({Lock, Name, _Type, Stats}, Sums) when Lock =:= db_tab; Lock =:= db_hash_slot ->
+                                Sums#{Name => maps:get(Name, Sums, 0) + lists:sum([waited(Stat) || Stat <- Stats])};
+                           (_, Sums) ->
+                                Sums
+                        end, #{}, Locks);
+        false ->
+            none
+    end.
+
+waited({_Place, {_Tries, _Collisions, {Seconds, Nanoseconds, _Times}}, _Histogram}) ->
+    1_000_000_000 * Seconds + Nanoseconds.
+
+%% What is known of a table: the microseconds of a second. Tables with the same name are one here.
+waits(none, _, _) -> fun(_) -> #{} end;
+waits(Before, After, Seconds) ->
+    fun(#{name := Name}) ->
+            More = maps:get(Name, After, 0) - maps:get(Name, Before, 0),
+            #{waited => max(0, More) div (1000 * Seconds)}
+    end.
 
 %%----------------------------------------------------------------------------------------------------------------------
 %% Calls

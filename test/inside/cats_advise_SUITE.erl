@@ -5,12 +5,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0]).
 -export([candidates/1, every_operation/1, shapes/1, keys/1, refusals/1, watched/1, judged/1, measured/1, page/1,
-         traced_already/1, another_node/1, gone/1]).
--export([tables/0, seen/0]).
+         traced_already/1, waited/1, another_node/1, gone/1]).
+-export([tables/0, seen/0, contended/0]).
 
 all() ->
-    [candidates, every_operation, shapes, keys, refusals, watched, judged, measured, page, traced_already, another_node,
-     gone].
+    [candidates, every_operation, shapes, keys, refusals, watched, judged, measured, page, traced_already, waited,
+     another_node, gone].
 
 suite() -> [{timetrap, {minutes, 10}}].
 
@@ -145,7 +145,9 @@ judged(_Config) ->
              {Busy#{callers => 2, measured => Measured}, stay},
              {Busy#{callers => 2, measured => Measured#{low => 1.1}}, transform},
              {#{samples => Timed, calls => #{select_delete => 1}}, cache},
-             {#{samples => Timed, calls => #{lookup => 1}}, stay}]],
+             {#{samples => Timed, calls => #{lookup => 1}}, stay},
+             {#{waited => 9_999}, stay}, {#{waited => 10_000}, transform},
+             {#{waited => 10_000, protection => private}, stay}]],
     Texts = fun(Key, Changes) ->
                     lists:flatten(maps:get(Key, of_table(Changes)))
             end,
@@ -228,6 +230,30 @@ traced_already(_Config) ->
                                             end, []])),
     ?assertEqual({traced, global}, call(Peer, erlang, trace_info, [{ets, lookup, 2}, traced])),
     peer:stop(Peer).
+
+%% A VM that counts locks tells how long threads waited for those of a table.
+waited(_Config) ->
+    Arguments = ["-emu_type", "lcnt", "-pa" | code:get_path()],
+    {ok, [[Erl]]} = init:get_argument(progname),
+    case os:cmd(Erl ++ " -emu_type lcnt -noshell -eval 'io:put_chars(\"counts\"), halt().'") of
+        "counts" ->
+            Peer = cats_test_lib:start_peer(Arguments),
+            Advice = call(Peer, ?MODULE, contended, []),
+            ?assertMatch(#{waited := Waited} when Waited > 0, named(advised_contended, Advice)),
+            ?assertMatch(#{waited := 0}, named(advised_alone, Advice)),
+            peer:stop(Peer);
+        _ ->
+            {skip, "no VM that counts locks"}
+    end.
+
+%% Advice on a table to which three processes write all the time, and on one with one.
+contended() ->
+    [Contended, Alone] = [ets:new(Name, [public]) || Name <- [advised_contended, advised_alone]],
+    Writers = [spawn_link(fun Write() -> _ = [ets:insert(Table, {N}) || N <- lists:seq(1, 100)], Write() end)
+               || Table <- [Contended, Contended, Contended, Alone]],
+    Advice = cats_advise:node(node(), 2),
+    [begin unlink(Writer), exit(Writer, kill) end || Writer <- Writers],
+    Advice.
 
 %% The other node has no cats, and has none afterwards.
 another_node(_Config) ->

@@ -104,7 +104,8 @@ full() ->
      end || Type <- [set, ordered_set]],
     ok.
 
-%% A transaction that only deletes is carried out while nothing more can be inserted, also of keys that are not there.
+%% Transactions that only read or delete are carried out while nothing more can be inserted, also of keys that are not
+%% there.
 commits_deletions(_Config) -> [ok = limited(deletes, [Type]) || Type <- [set, ordered_set, bag, duplicate_bag]].
 
 deletes(Type) ->
@@ -112,6 +113,8 @@ deletes(Type) ->
     fill(fun(N) -> cats:insert(Table, [{{list, N, I}, N} || I <- lists:seq(1, 100)]) end),
     %% Until nothing is left for most keys.
     [fill(fun(N) -> cats:insert(Table, {{Round, N}, N}) end) || Round <- lists:seq(1, 20)],
+    Whole = fun() -> length(cats_transaction:select(Table, [{'_', [], [true]}])) end,
+    ?assertEqual({atomic, cats:info(Table, size)}, cats_transaction:run(Whole)),
     Delete = fun(Keys) -> cats_transaction:run(fun() -> [cats_transaction:delete(Table, Key) || Key <- Keys] end) end,
     Object = fun(N) -> cats_transaction:run(fun() -> cats_transaction:delete_object(Table, {{list, 1, N}, 1}) end) end,
     [?assertEqual({atomic, [true]}, Delete([{missing, N}])) || N <- lists:seq(1, 200)],

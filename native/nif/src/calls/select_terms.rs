@@ -6,6 +6,7 @@ use cats_pattern::{Arena, Keys};
 
 /// `select_key(Specification, Position)`: `{Key}`, if objects match only with this key at that position, or `none`.
 pub fn select_key(env: Env, &[specification, position]: &[Term; 2]) -> Result<Term, Failure> {
+    let _relief = Relief::new();
     let program = compiled(env, &pin(), specification)?;
     let position = position
         .small_integer()

@@ -1188,8 +1188,8 @@ take_many(Table, Keys, Called) ->
 %% @doc Lets the object with the key live for this time from now on, whatever was left. Returns whether there is one.
 %% Atomic and isolated. Not in `ets'.
 %%
-%% In a table with option `idle', a read may make the time longer, but not that of an object with a time of its own or
-%% of option `ttl': for such an object this is a new one.
+%% In a table with option `idle', a read may make the time longer. It does not for an object with a time of its own, or
+%% of option `ttl': this is a new one then.
 %%
 %% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
 -spec touch(table(), Key :: term(), lifetime()) -> boolean().

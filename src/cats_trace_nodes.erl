@@ -1,10 +1,9 @@
 %% The process of a trace of several nodes. Each of them has a {@link cats_trace_recorder}, which ends with it.
 %%
-%% A node's events are timed by its own clock. How much the clocks of two nodes differ is measured by round trips, as
-%% for the network time protocol (Mills, "Internet time synchronization", 1991): the other node tells its time between
-%% two looks at the clock of this one. Of several round trips the shortest counts, and half of it bounds the error. That
-%% is done at the start and at the end, by clocks that nobody sets. What the difference changes meanwhile is added to
-%% the bound.
+%% A node's events are timed by its own clock. Round trips tell how much the clocks of two nodes differ, as in the
+%% network time protocol (Mills, "Internet time synchronization", 1991). The other node tells its time between two looks
+%% at the clock of this one. Of several round trips the shortest counts, and half of it bounds the error. That is done
+%% at the start and at the end, by clocks that nobody sets. What the difference changes meanwhile is added to the bound.
 -module(cats_trace_nodes).
 -behaviour(gen_server).
 -export([start/1]).

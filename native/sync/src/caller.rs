@@ -1,6 +1,6 @@
 //! Which process makes the call that a thread is in. It is asked for only where the thread waits, or where something else happens that
-//! is rare. Until then, a call only leaves its environment with its thread, and that only while somebody may ask: a
-//! [trace](crate::trace), or a tool that looks at the [probes](crate::probe) of waits.
+//! is rare. A call leaves its environment with its thread while somebody may ask: a [trace](crate::trace), or a tool that looks at the
+//! [probes](crate::probe) of waits.
 
 use crate::probe;
 use crate::thread::THREAD;

@@ -57,8 +57,10 @@ options(web) ->
      {ip, "ip => loopback or an address; any but that of the loopback needs the option token, too"},
      {token, "token => 8 to 200 letters, digits, - and _"}];
 options(trace) ->
-    [{tables, "tables => all, or a list of tables of cats that exist"},
-     {events, "events => a list of waits, reads, adaptations, calls, memory, tables, schedulers and monitor"},
+    [{nodes, "nodes => a list of one to ten different nodes"},
+     {tables, "tables => all, or a list of tables of cats that exist; with nodes, of names"},
+     {events,
+      "events => a list of waits, reads, adaptations, calls, memory, tables, schedulers, processes and monitor"},
      {seconds, "seconds => 1 to 3600"},
      {ring, "ring => 16 to 1000000 events"}];
 options(top) ->

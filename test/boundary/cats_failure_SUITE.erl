@@ -280,7 +280,7 @@ options_of_tools(_Config) ->
              {fun cats_web:start/1, #{ip => {0, 0, 0, 0}},
               <<"valid: ip => loopback or an address; any but that of the loopback needs the option token, too">>},
              {fun cats_trace:start/1, #{seconds => 0}, <<"valid: seconds => 1 to 3600">>},
-             {fun cats_trace:start/1, [], <<"not a map; valid options: tables, events, seconds, ring">>},
+             {fun cats_trace:start/1, [], <<"not a map; valid options: nodes, tables, events, seconds, ring">>},
              {fun cats_top:start/1, #{lines => 0}, <<"valid: lines => at least 1">>},
              {fun cats_top:start/1, [], <<"not a map; valid options: node, sort, interval, lines, rounds">>},
              {fun cats_observer:tables/1, #{sort => type}, <<"valid: sort => memory, size, name or owner">>},

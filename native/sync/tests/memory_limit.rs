@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use cats_sync::epoch::{collect, pin};
-use cats_sync::slab::{account, alloc, free, give_back_unused, vacate_unused, Relief};
+use cats_sync::slab::{self, account, free, give_back_unused, is_making_chunk, vacate_unused, Relief};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
@@ -11,6 +11,17 @@ use std::time::Duration;
 const LIMIT: usize = 64 << 20;
 
 static CHANGES: AtomicUsize = AtomicUsize::new(0);
+
+/// A block. `None` if there is no memory for it, also when the chunk that is being made meanwhile is there.
+fn alloc(size: usize) -> Option<NonNull<u8>> {
+    loop {
+        let making = is_making_chunk();
+        match slab::alloc(size) {
+            None if making => thread::yield_now(),
+            block => return block,
+        }
+    }
+}
 
 /// As many blocks of a size as there is memory for. The account stays within `most`.
 fn fill(size: usize, most: usize) -> Vec<NonNull<u8>> {
@@ -43,9 +54,9 @@ fn nothing_passes_the_limit() {
     for size in [64, 30_000, 100_000, 3 << 20, 64] {
         assert!(!account::is_scarce());
         let blocks = fill(size, mark);
-        // All but a large block, the chunk that is reserved, and what the pages lose.
+        // All but a large block, the chunk that is reserved, what the pages lose, and what is still being given back.
         assert!(
-            blocks.len() * size + size + (12 << 20) > mark,
+            blocks.len() * size + size + (16 << 20) > mark,
             "{} of {size}",
             blocks.len()
         );
@@ -69,14 +80,16 @@ fn nothing_passes_the_limit() {
         let (odd, even): (Vec<_>, Vec<_>) = blocks.into_iter().partition(|block| block.addr().get() >> 16 & 1 == 1);
         let bytes = odd.len() * 64;
         free_all(odd, 64);
+        // What was being given back may serve a few.
+        let few = fill(3 << 20, mark);
         let before = account::held();
-        assert!(alloc(3 << 20).is_none());
         assert!(vacate_unused(&pin()));
         assert!(before - account::held() > bytes - bytes / 8);
         assert!(!vacate_unused(&pin()));
         let large = fill(3 << 20, mark);
         assert!(large.len() * (3 << 20) > bytes / 2, "{}", large.len());
         free_all(large, 3 << 20);
+        free_all(few, 3 << 20);
         let again = fill(64, mark);
         assert!(again.len() * 64 > bytes - bytes / 8, "{} of {bytes}", again.len() * 64);
         free_all(again, 64);

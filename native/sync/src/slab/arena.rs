@@ -11,8 +11,8 @@
 //! is in use.
 //!
 //! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
-//! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the stock
-//! empty takes a chunk as it is, in small pages. The same thread gives regions back to the system, which may take as long.
+//! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. They come from the
+//! node on which the last one was wanted. Who finds the stock empty takes a chunk as it is, in small pages. The same thread gives regions back to the system, which may take as long.
 //! Waking it does not preempt the running thread, which is likely a scheduler. Where all processors are busy, it waits for a
 //! tick of the system's clock. Once it runs, others wait for the next tick. So it naps after each chunk.
 //!
@@ -122,6 +122,8 @@ struct Arena {
     dead: *mut Region,
     /// So many chunks stay, whether they are used or not.
     reserved: usize,
+    /// The processors' node on which a chunk was wanted last. Chunks in stock come from there.
+    node: u32,
 }
 
 // SAFETY: chunks and regions belong to whoever holds the arena's lock.
@@ -140,6 +142,7 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     stocking: false,
     dead: ptr::null_mut(),
     reserved: 0,
+    node: 0,
 });
 
 /// Told when the stock is low, and when a region is dead.
@@ -205,6 +208,7 @@ pub fn take(class: usize) -> Option<&'static Page> {
             };
         }
         if arena.stocked < arena.goal() {
+            arena.node = system::node();
             start_stocking(&mut arena);
             WORK.notify_one();
         }
@@ -408,6 +412,7 @@ fn start_stocking(arena: &mut Arena) {
 fn keep_stock() {
     system::yield_to_others();
     system::run_anywhere();
+    let mut node = u32::MAX;
     let mut arena = lock();
     loop {
         // SAFETY: dead regions are under the lock.
@@ -423,6 +428,10 @@ fn keep_stock() {
             continue;
         }
         if arena.stocked < arena.goal() {
+            if arena.node != node {
+                node = arena.node;
+                system::prefer_node(node);
+            }
             if let Some(more) = touch_chunk(arena, true) {
                 drop(more);
                 nap();

@@ -41,6 +41,33 @@ mod requests {
         }
     }
 
+    /// The node of the processors that this thread runs on, 0 if the system does not tell.
+    pub fn node() -> u32 {
+        let mut node = 0;
+        // SAFETY: the system writes the number.
+        unsafe { libc::syscall(libc::SYS_getcpu, 0usize, &raw mut node, 0usize) };
+        node
+    }
+
+    /// Asks that what this thread touches first comes from this node, as long as that has memory. If the system refuses, the thread stays as
+    /// it was.
+    pub fn prefer_node(node: u32) {
+        const PREFERRED: usize = 1;
+        let mut nodes = [0u64; 16];
+        let (word, bit) = (node as usize / 64, node % 64);
+        let Some(word) = nodes.get_mut(word) else { return };
+        *word = 1 << bit;
+        // SAFETY: concerns this thread only. The system reads as many bits as told, less one.
+        unsafe {
+            libc::syscall(
+                libc::SYS_set_mempolicy,
+                PREFERRED,
+                nodes.as_ptr(),
+                8 * size_of_val(&nodes),
+            )
+        };
+    }
+
     /// Asks for huge pages where no memory was touched yet. If the system has none of this size, nothing happens.
     ///
     /// # Safety
@@ -77,6 +104,14 @@ mod requests {
     /// Leaves the thread where it is.
     pub fn run_anywhere() {}
 
+    /// Tells of no nodes.
+    pub fn node() -> u32 {
+        0
+    }
+
+    /// Leaves the choice to the system.
+    pub fn prefer_node(_: u32) {}
+
     /// Leaves the choice of pages to the system.
     ///
     /// # Safety
@@ -98,4 +133,4 @@ mod requests {
     }
 }
 
-pub use requests::{give_back, keep_small, make_huge, run_anywhere, yield_to_others};
+pub use requests::{give_back, keep_small, make_huge, node, prefer_node, run_anywhere, yield_to_others};

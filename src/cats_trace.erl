@@ -65,9 +65,9 @@
 %% <li>`events', `lost': events in the files, and events of which no ring had room.</li>
 %% <li>`left_out': what was wanted, and could not be recorded. Before OTP 28 a node has one system monitor. One that
 %% another process has set stays as it is, and `monitor' is left out.</li>
-%% <li>`nodes', with the option of that name: how far the system clock of each node is ahead of that of this node, and
-%% how wrong that may be, in microseconds. An event of the node may be as far from its place beside those of this node.
-%% A node that could not be asked in the end is `down', and the files are without it.</li>
+%% <li>`nodes', with the option of that name: how many microseconds the system clock of each node is ahead of that of
+%% this one. `error' says how wrong that may be. An event of the node may be as far from its place beside those of this
+%% one. A node that could not be asked in the end is `down', and the files are without it.</li>
 %% </ul>
 
 -define(EVENTS, [waits, reads, adaptations, calls, memory, tables, schedulers, processes, monitor]).

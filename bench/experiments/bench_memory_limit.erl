@@ -27,8 +27,8 @@ measure(Size, _, _, _Seed) ->
     [{[{second, Second}, {memory, What}], Bytes / 1048576}
      || {Second, What, Bytes} <- bench_child:result(Flags, ?MODULE, course, [seconds(Size)])].
 
-%% @doc In a new VM with a memory limit, for so many seconds: the most that the library held, and the most by which the
-%% memory of the process had grown.
+%% @doc In a new VM with a memory limit, for so many seconds: what the library held at most, and how much the memory of
+%% the process grew at most.
 -spec course(Seconds :: pos_integer()) -> [{Second :: float(), What :: string(), Bytes :: integer()}].
 course(Seconds) ->
     ets_bench:warm_up(),

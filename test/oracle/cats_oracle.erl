@@ -34,7 +34,7 @@ main() ->
 -spec run(pos_integer()) ->
     {ok, Compared :: pos_integer()} | {different, Case :: term(), Compared :: pos_integer()}.
 run(Calls) ->
-    case compare(Calls, cats) of
+    case compare(Calls, cats, 2000) of
         {ok, Compared} = Verdict ->
             io:format("cats and ets: ~b calls compared, no difference~n", [Compared]),
             Verdict;
@@ -46,9 +46,11 @@ run(Calls) ->
             Verdict
     end.
 
-%% @doc Compares cats, or another module, one that has call/2 as ets_model has it, with ets.
+%% @doc Compares cats, or another module, one that has call/2 as ets_model has it, with ets. The case is not shrunk.
 -spec compare(pos_integer(), module()) -> {ok, pos_integer()} | {different, Case :: term(), pos_integer()}.
-compare(Calls, Subject) ->
+compare(Calls, Subject) -> compare(Calls, Subject, 0).
+
+compare(Calls, Subject, Shrinks) ->
     cats_test_lib:in_process(fun() ->
                                      ok = cats_test_lib:ensure_proper(),
                                      Environment = environment(),
@@ -57,15 +59,15 @@ compare(Calls, Subject) ->
                                                               fun(Case) ->
                                                                       same(Case, Subject, Environment, Compared)
                                                               end),
-                                     compare(Calls, Property, Compared)
+                                     checked(Calls, Property, Shrinks, Compared)
                              end).
 
-compare(Calls, Property, Compared) ->
+checked(Calls, Property, Shrinks, Compared) ->
     Same = proper:quickcheck(Property, [quiet, {numtests, min(250, 1 + Calls div 40)}, {max_size, 20},
-                                      {max_shrinks, 2000}]),
+                                      {max_shrinks, Shrinks}]),
     case {Same, counters:get(Compared, 1)} of
         {true, Count} when Count >= Calls -> {ok, Count};
-        {true, _} -> compare(Calls, Property, Compared);
+        {true, _} -> checked(Calls, Property, Shrinks, Compared);
         {false, Count} ->
             io:format("~0tP~n", [get(difference), 100]),
             {different, hd(proper:counterexample()), Count}

@@ -5,16 +5,15 @@
 %% time depends on these. Keys are drawn uniformly, and an insertion has one object. Objects have the shapes and the
 %% size of one that was sampled.
 -module(cats_advise_measure).
--export([measured/1]).
+-export([measured/2]).
 
-%% For each table. There are at least three rounds, so a large table takes longer.
--define(SECONDS, 2).
 -define(MOST_OBJECTS, 200_000).
 
 %% @doc How many times as fast cats was: the median and the quarter points of the rounds. And with what: the calls in
 %% percent, what share of the seen ones they are, how many objects and processes. Nothing if no such call was seen.
--spec measured(cats_advise:advice()) -> cats_advise:measured() | none.
-measured(#{type := Type, calls := Calls, size := Size, callers := Callers, samples := Samples} = Table) ->
+%% There are at least three rounds, so a large table takes longer than these seconds.
+-spec measured(cats_advise:advice(), number()) -> cats_advise:measured() | none.
+measured(#{type := Type, calls := Calls, size := Size, callers := Callers, samples := Samples} = Table, Seconds) ->
     Sample = sample(Samples),
     Known = [{Function, Operation, N} || {Function, N} <- lists:sort(maps:to_list(Calls)),
                                          Operation <- operation(Function, Sample)],
@@ -26,7 +25,7 @@ measured(#{type := Type, calls := Calls, size := Size, callers := Callers, sampl
             Processes = max(1, min(Callers, erlang:system_info(schedulers_online))),
             {Key, Values} = shapes(Sample),
             Spec = #{operations => [{Operation, N} || {_, Operation, N} <- Known], key => Key, value => Values,
-                     objects => Objects, processes => Processes, types => [Type], seconds => ?SECONDS},
+                     objects => Objects, processes => Processes, types => [Type], seconds => Seconds},
             Rates = cats_workload:rates(Spec, [{ets, options(ets, Table)}, {cats, options(cats, Table)}]),
             Ratios = lists:sort([Cats / Ets || [Ets, Cats] <- Rates]),
             %% Of three rounds, the lowest and the highest.

@@ -46,7 +46,7 @@ dirty_calls(Depth) ->
 %% Fewer bytes than these are left of the calls.
 -define(GROWTH, 20_000_000).
 
-calls() -> cats_test_lib:environment("CALLS", cats_test_lib:rounds(30000)).
+calls() -> cats_test_lib:environment("CALLS", cats_test_lib:rounds(15000)).
 
 %% CALLS (environment) of random functions with random arguments, many of them what other calls gave.
 hostile_calls(_Config) ->

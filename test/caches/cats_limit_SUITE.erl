@@ -27,9 +27,9 @@ end_per_suite(_Config) -> ok.
 end_per_testcase(_Case, _Config) -> cats_nif:stop_clock(false).
 
 -define(POLICIES, cats_test_lib:policies()).
--define(MS, cats_test_lib:environment("LIMIT_MS", cats_test_lib:rounds(500))).
+-define(MS, cats_test_lib:environment("LIMIT_MS", cats_test_lib:rounds(250))).
 %% Tables of random sizes.
--define(TABLES, cats_test_lib:rounds(2000)).
+-define(TABLES, cats_test_lib:rounds(700)).
 
 options(_Config) ->
     [begin

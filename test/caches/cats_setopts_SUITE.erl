@@ -255,7 +255,7 @@ lower(_Config) ->
          ?assertEqual([To, To], [cats:info(Table, Item) || Item <- [size, used]]),
          true = cats:delete(Table)
      end || Shape <- caches(), Policy <- ?POLICIES,
-            {From, To} <- [{10, 1}, {10, 10}, {1000, 10}, {1000, 999}, {100_000, 10}, {100_000, 50_000}]].
+            {From, To} <- [{10, 1}, {10, 10}, {1000, 10}, {1000, 999}, {30_000, 10}, {30_000, 15_000}]].
 
 %% Of bytes, the memory stays within the limit, too.
 lower_bytes(_Config) ->
@@ -276,7 +276,7 @@ lower_bytes(_Config) ->
          true = cats:delete(Table)
      end || Shape <- caches(), Times <- [[], [{ttl, 100_000}]], Policy <- ?POLICIES,
             Key <- [fun(N) -> N end, fun(N) -> {N, "a key that is copied"} end],
-            {From, To} <- [{50_000, 40_000}, {1_000_000, 300_000}, {5_000_000, 1_000_000}]].
+            {From, To} <- [{50_000, 40_000}, {1_000_000, 300_000}, {2_500_000, 500_000}]].
 
 %% A higher one lets the table grow at once, as one that was made with it.
 higher(_Config) ->

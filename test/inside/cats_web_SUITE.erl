@@ -440,9 +440,9 @@ without_inets(_Config) ->
 many_tables(Config) ->
     cats_test_lib:in_process(
       fun() ->
-              [cats:new(web_many, [{stats, true}]) || _ <- lists:seq(1, 3000)],
+              [cats:new(web_many, [{stats, true}]) || _ <- lists:seq(1, 1200)],
               #{<<"tables">> := Rows, <<"number">> := Number} = json_of("/api/tables", Config),
-              ?assertEqual({200, true}, {length(Rows), Number >= 3000}),
+              ?assertEqual({200, true}, {length(Rows), Number >= 1200}),
               ?assertEqual(1000, length([1 || {<<"cats_table_objects">>, _} <- maps:keys(metrics_of(Config))])),
               %% Clients that do not take so long an answer lose their connections, and make room for others.
               Deaf = [connect(Config) || _ <- lists:seq(1, 60)],

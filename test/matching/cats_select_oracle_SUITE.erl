@@ -12,5 +12,5 @@ init_per_suite(Config) -> cats_test_lib:start(Config).
 end_per_suite(_Config) -> ok.
 
 finds_no_difference(_Config) ->
-    {ok, Compared} = cats_select_oracle:run(cats_test_lib:environment("CALLS", cats_test_lib:rounds(40000))),
+    {ok, Compared} = cats_select_oracle:run(cats_test_lib:environment("CALLS", cats_test_lib:rounds(15000))),
     {comment, io_lib:format("~b calls compared", [Compared])}.

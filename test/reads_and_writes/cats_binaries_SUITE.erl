@@ -192,7 +192,7 @@ many_at_once(_Config) ->
          {Owner, Table} = cats_test_lib:spawn_owner(fun() -> ?T:new(t, [Type, public | More]) end),
          Worker = fun Loop() -> catch_error(fun() -> step(?T, Table, Binaries, Type) end), Loop() end,
          Workers = [spawn(fun() -> Worker() end) || _ <- lists:seq(1, 6)],
-         timer:sleep(1000),
+         timer:sleep(cats_test_lib:rounds(300)),
          {Some, Others} = lists:split(3, Workers),
          [cats_test_lib:stop(Pid, kill) || Pid <- Some],
          cats_test_lib:stop(Owner, kill),

@@ -1,5 +1,5 @@
 %% Many processes at one table: what each call promises holds whatever the others do. Each case runs its
-%% processes for MILLISECONDS (environment, 500 by default), or for OPERATIONS
+%% processes for MILLISECONDS (environment, 250 by default), or for OPERATIONS
 %% (20000 by default).
 -module(cats_concurrency_SUITE).
 -measures([ordered_table_adapts]).
@@ -42,7 +42,7 @@ init_per_testcase(_, Config) -> Config.
 
 end_per_testcase(_, _Config) -> ok.
 
-milliseconds() -> cats_test_lib:environment("MILLISECONDS", cats_test_lib:rounds(500)).
+milliseconds() -> cats_test_lib:environment("MILLISECONDS", cats_test_lib:rounds(250)).
 
 %% Of each process, where a number of them is done.
 operations() -> cats_test_lib:environment("OPERATIONS", 20000).

@@ -9,8 +9,8 @@
          hash_locks/1, slots/1, hash/1, ca/1, linear_hash/1, std_hash/1, avl/1, ca_avl/1, ca_treap/1, skip_list/1]).
 
 %% Calls of each of the two comparisons.
--define(CALLS, 1000).
--define(SELECTS, 400).
+-define(CALLS, cats_test_lib:rounds(500)).
+-define(SELECTS, cats_test_lib:rounds(200)).
 %% Operations of a process, in tests that count them.
 -define(OPERATIONS, "1000").
 

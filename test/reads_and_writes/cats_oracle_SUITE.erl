@@ -22,7 +22,7 @@ finds_every_fault(_Config) ->
     end.
 
 finds_no_difference(_Config) ->
-    {ok, Compared} = cats_oracle:run(cats_test_lib:environment("CALLS", cats_test_lib:rounds(40000))),
+    {ok, Compared} = cats_oracle:run(cats_test_lib:environment("CALLS", cats_test_lib:rounds(20000))),
     {comment, io_lib:format("~b calls compared", [Compared])}.
 
 %% So many keys that an ordered table has nodes whose separators share prefixes of various lengths.

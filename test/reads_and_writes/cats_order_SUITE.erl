@@ -82,12 +82,12 @@ table(Type, Options) ->
     Tables = cats_test_lib:tables(),
     Table = Tables:new(order, [Type | Options]),
     %% The bags have keys with one object, with some, and with so many that they come alone.
-    Objects = [{Key, Value} || N <- lists:seq(1, 3000), {Key, Value} <- objects(Type, N)],
+    Objects = [{Key, Value} || N <- lists:seq(1, 1500), {Key, Value} <- objects(Type, N)],
     [true = Tables:insert(Table, Object) || Object <- Objects],
     Table.
 
 objects(Type, N) when N rem 100 =:= 0, Type =/= set, Type =/= ordered_set ->
-    [{key(N), Value} || Value <- lists:seq(1, N div 10)];
+    [{key(N), Value} || Value <- lists:seq(1, N div 5)];
 objects(_Type, N) ->
     [{key(N), N}].
 

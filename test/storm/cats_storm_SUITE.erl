@@ -8,7 +8,7 @@
 %% The storm has the same rounds each time, so that the suite does not fail by chance. Two idle processors take about
 %% a quarter of a minute.
 -define(SEED, 1).
--define(OPERATIONS, 375000).
+-define(OPERATIONS, 200000).
 
 suite() -> [{timetrap, {minutes, 30}}].
 

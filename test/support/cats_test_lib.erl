@@ -212,10 +212,10 @@ forever(Fun) ->
     Fun(),
     forever(Fun).
 
-%% @doc Each function runs again and again in a process of its own, for a second or so. Returns how often each ran.
+%% @doc Each function runs again and again in a process of its own, for half a second or so. Returns how often each ran.
 -spec repeat([fun(() -> term())]) -> [pos_integer()].
 repeat(Functions) ->
-    Milliseconds = environment("TRANSACTIONS_MS", rounds(1000)),
+    Milliseconds = environment("TRANSACTIONS_MS", rounds(500)),
     Run = fun(Function) ->
                   spawn_monitor(fun() -> exit({ran, repeat_for(Milliseconds, fun(_) -> Function() end)}) end)
           end,

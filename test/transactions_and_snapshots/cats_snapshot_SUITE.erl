@@ -32,7 +32,7 @@ init_per_testcase(_Case, Config) -> Config.
 
 end_per_testcase(_Case, _Config) -> ok.
 
--define(MS, cats_test_lib:environment("SNAPSHOT_MS", cats_test_lib:rounds(1000))).
+-define(MS, cats_test_lib:environment("SNAPSHOT_MS", cats_test_lib:rounds(500))).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Errors

@@ -633,7 +633,7 @@ any_length(_Config) ->
      end || Type <- [set, ordered_set],
             Options <- [[], [compressed], [{ttl, 1_000_000}], [{limit, {objects, 1_000_000}}]],
             Key <- [fun(N) -> N end, fun(N) -> {key, [N]} end],
-            Count <- [10, 30, 1000] ++ [100_000 || Options =:= []]].
+            Count <- [10, 30, 1000] ++ [30_000 || Options =:= []]].
 
 %% A queue: the first object goes to the end, so that the number of objects stays the same. Leaves split and join.
 moving_first(_Config) ->

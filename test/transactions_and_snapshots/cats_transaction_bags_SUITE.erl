@@ -19,7 +19,7 @@ init_per_suite(Config) ->
 
 end_per_suite(Config) -> cats_test_lib:stop(proplists:get_value(much, Config), kill).
 
--define(MS, cats_test_lib:environment("TRANSACTIONS_MS", cats_test_lib:rounds(1000))).
+-define(MS, cats_test_lib:environment("TRANSACTIONS_MS", cats_test_lib:rounds(500))).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Results

@@ -247,7 +247,7 @@ moved(_Config) ->
     Writer = spawn_link(fun Write() -> {atomic, true} = cats_transaction:run(Move), Write() end),
     Count = fun() -> [length(cats_transaction:match_object(Set, '_')) || Set <- Sets] end,
     Counts = [cats_transaction:run(Count, [], #{retries => infinity})
-              || _ <- lists:seq(1, cats_test_lib:rounds(3000))],
+              || _ <- lists:seq(1, cats_test_lib:rounds(1000))],
     unlink(Writer),
     ok = cats_test_lib:stop(Writer, kill),
     ?assertEqual([], lists:usort(Counts) -- [{atomic, [0, 1]}, {atomic, [1, 0]}]).

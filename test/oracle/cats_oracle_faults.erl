@@ -57,10 +57,8 @@ back(info, [_], Items) when is_list(Items) ->
 back(_, _, Result) -> Result.
 
 faulty(lookup_loses_float, lookup, [T, K]) ->
-    case ets_model:call(lookup, [T, K]) of
-        [{A, 1.0}] -> [{A, 1}];
-        Objects -> Objects
-    end;
+    [list_to_tuple([case E of 1.0 -> 1; _ -> E end || E <- tuple_to_list(Object)])
+     || Object <- ets_model:call(lookup, [T, K])];
 faulty(minus_zero, insert, [T, Object]) when is_tuple(Object) ->
     ets:insert(T,
                list_to_tuple([case is_float(E) andalso E == 0 of true -> 0.0; false -> E end

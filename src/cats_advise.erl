@@ -4,7 +4,7 @@
 %% {@link measure/1} tries what was seen there on this machine, and takes back advice that does not hold there.
 %% {@link workload/1} tries a workload on all kinds of tables that could serve it.
 -module(cats_advise).
--export([node/2, measure/1, measure/2, json/1, page/1, workload/1]).
+-export([node/2, measure/1, json/1, page/1, workload/1]).
 -export_type([advice/0, measured/0, spec/0, operation/0, shape/0, trial/0]).
 
 -type advice() :: #{table := term(), advice := stay | transform | cache, why := unicode:chardata(),
@@ -57,8 +57,8 @@
 %% Milliseconds for each question to a node.
 -define(PATIENCE, 5000).
 -define(SHOWN, 30).
+%% So many tables are measured, for so many seconds each.
 -define(MEASURED, 10).
-%% For each of them.
 -define(SECONDS, 2).
 %% Bytes from which on a table is shown even if no call was seen.
 -define(LARGE, 10_000_000).
@@ -120,28 +120,11 @@ ask(Node, Module, Function, Arguments) ->
 -spec measure([advice()]) -> [advice()].
 measure(Advice) ->
     is_advice(Advice) orelse error({bad_advice, Advice}),
-    measure(Advice, ?SECONDS).
+    cats_advise_measure:all(Advice, ?MEASURED, ?SECONDS, fun tell/1).
 
-%% @private
-%% For so many seconds a table. There are at least three rounds.
--spec measure([advice()], number()) -> [advice()].
-measure(Advice, Seconds) -> measured(Advice, ?MEASURED, Seconds).
-
-%% Of so many tables at most.
-measured([#{advice := stay} = Table | Advice], Most, Seconds) -> [Table | measured(Advice, Most, Seconds)];
-measured([Table | Advice], Most, Seconds) when Most > 0 ->
-    case cats_advise_measure:measured(Table, Seconds) of
-        none ->
-            [Table | measured(Advice, Most, Seconds)];
-        Measured ->
-            Judged = cats_advise_judge:advice(Table#{measured => Measured}),
-            #{name := Name, advice := Advised, why := Why, expect := Expect, owner := Owner} = Judged,
-            Application = maps:get(application, Owner, undefined),
-            io:format("~tw: ~s. ~ts~n", [Name, said(Advised, Application), hd(Expect ++ [Why])]),
-            [Judged | measured(Advice, Most - 1, Seconds)]
-    end;
-measured(Advice, _, _) ->
-    Advice.
+tell(#{name := Name, advice := Advised, why := Why, expect := Expect, owner := Owner}) ->
+    Application = maps:get(application, Owner, undefined),
+    io:format("~tw: ~s. ~ts~n", [Name, said(Advised, Application), hd(Expect ++ [Why])]).
 
 is_advice(Advice) ->
     is_list(Advice) andalso lists:all(fun(Each) -> is_map(Each) andalso is_map_key(advice, Each) end, Advice).

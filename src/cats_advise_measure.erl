@@ -5,13 +5,30 @@
 %% time depends on these. Keys are drawn uniformly, and an insertion has one object. Objects have the shapes and the
 %% size of one that was sampled.
 -module(cats_advise_measure).
--export([measured/2]).
+-export([all/4]).
 
 -define(MOST_OBJECTS, 200_000).
 
-%% @doc How many times as fast cats was: the median and the quarter points of the rounds. And with what: the calls in
+%% @doc Measures the tables for which cats is advised, at most so many and each for so many seconds or three rounds.
+%% Calls the function with the new advice on each, and returns all.
+-spec all([cats_advise:advice()], non_neg_integer(), number(), fun((cats_advise:advice()) -> term())) ->
+          [cats_advise:advice()].
+all([#{advice := stay} = Table | Advice], Most, Seconds, Tell) ->
+    [Table | all(Advice, Most, Seconds, Tell)];
+all([Table | Advice], Most, Seconds, Tell) when Most > 0 ->
+    case measured(Table, Seconds) of
+        none ->
+            [Table | all(Advice, Most, Seconds, Tell)];
+        Measured ->
+            Judged = cats_advise_judge:advice(Table#{measured => Measured}),
+            Tell(Judged),
+            [Judged | all(Advice, Most - 1, Seconds, Tell)]
+    end;
+all(Advice, _, _, _) ->
+    Advice.
+
+%% How many times as fast cats was: the median and the quarter points of the rounds. And with what: the calls in
 %% percent, what share of the seen ones they are, how many objects and processes. Nothing if no such call was seen.
-%% There are at least three rounds, so a large table takes longer than these seconds.
 -spec measured(cats_advise:advice(), number()) -> cats_advise:measured() | none.
 measured(#{type := Type, calls := Calls, size := Size, callers := Callers, samples := Samples} = Table, Seconds) ->
     Sample = sample(Samples),

@@ -186,7 +186,8 @@ measured(_Config) ->
     Patterns = of_table(Seen#{calls => #{select => 9}}),
     Stays = of_table(Seen#{callers => 1}),
     ?assertEqual([Patterns, Stays], cats_advise:measure([Patterns, Stays])),
-    Measured = cats_advise:measure(Advice, 0),
+    Measure = fun(Some) -> cats_advise_measure:all(Some, 10, 0, fun(#{measured := _}) -> ok end) end,
+    Measured = Measure(Advice),
     {First, Rest} = lists:split(10, Measured),
     ?assertEqual(lists:nthtail(10, Advice), Rest),
     [begin
@@ -196,7 +197,7 @@ measured(_Config) ->
          ?assertEqual(lists:sort(Single), lists:sort(maps:keys(Mix))),
          ?assert(Processes =< 2)
      end || Each <- First],
-    [_ | _] = cats_advise:measure(lists:nthtail(10, Advice), 0),
+    [_ | _] = Measure(lists:nthtail(10, Advice)),
     %% Without an element to count, and without objects.
     [#{measured := #{mix := #{lookup := 100}}}] =
         cats_advise:measure([of_table(Seen#{calls => #{lookup => 5, update_counter => 5}, size => 0,

@@ -63,8 +63,16 @@ run("-" ++ _ = Attribute, Bindings, _Directory) ->
 run(Expressions, Bindings0, _Directory) ->
     {ok, Tokens, _} = erl_scan:string(Expressions),
     {ok, Parsed} = erl_parse:parse_exprs(Tokens),
-    {value, _, Bindings} = erl_eval:exprs(Parsed, Bindings0),
+    {value, _, Bindings} = erl_eval:exprs(Parsed, Bindings0, none, {value, fun called/2}),
     Bindings.
+
+%% Of Mnesia two modules are recompiled, which takes long. The other suites of this folder recompile all of it.
+called({cats_recompile, apps}, [[mnesia] = Apps, Out | Options]) ->
+    cats_recompile:apps(Apps, Out, lists:append(Options) ++ [{modules, [mnesia_locker, mnesia_lib]}]);
+called({Module, Function}, Arguments) ->
+    apply(Module, Function, Arguments);
+called(Fun, Arguments) ->
+    apply(Fun, Arguments).
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 elixir(_Config) ->

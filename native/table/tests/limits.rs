@@ -1,9 +1,9 @@
 //! Tables with a limit: that it holds, and which objects stay.
 
 use crate::common::*;
-use crate::eviction::paper::{Model, Start};
 use crate::eviction::simulated::HIT_RATIOS;
-use crate::eviction::traces;
+use crate::eviction::{is_thorough, modelled, traces};
+use cats_engine::testing::cases::thorough;
 use cats_sync::epoch::pin;
 use cats_table::{
     Collect, Committed, Failure, Handle, Kind, Objects, OptionItem, Policy, Reads, Registry, Table, Unit, Writes,
@@ -101,11 +101,10 @@ fn hit_ratio(kind: Kind, policy: Policy, limit: usize, requests: &[u32], threads
     hits.load(SeqCst) as f64 / requests.len() as f64
 }
 
-/// The traces that tables see: those that differ most from each other, and all of them in `make check`, which sets THOROUGH. The queues
-/// alone always see all of them, in `eviction`.
+/// The traces that tables see: one that rests on frequency and one that rests on recency, and all of them in `make check`, which sets
+/// THOROUGH. The queues alone always see all of them, in `eviction`.
 fn compared() -> impl Iterator<Item = traces::Trace> {
-    let is_thorough = std::env::var_os("THOROUGH").is_some();
-    let chosen = move |name: &str| is_thorough || name == "Zipf 1.0" || !name.starts_with("Zipf");
+    let chosen = |name: &str| is_thorough() || ["Zipf 1.0", "loops"].contains(&name);
     traces::TRACES.into_iter().filter(move |(name, _)| chosen(name))
 }
 
@@ -146,12 +145,15 @@ fn eight_threads_hit_as_often_as_a_simulator() {
 fn a_set_hits_on_loops_as_often_as_a_plain_model() {
     let mut failed = 0;
     for limit in [1000, 8192] {
-        for percent in traces::LOOPS.into_iter().filter(|percent| *percent >= 100) {
+        let chosen = |percent: usize| limit == 1000 || is_thorough() || [100, 120, 200].contains(&percent);
+        for percent in traces::LOOPS
+            .into_iter()
+            .filter(|percent| *percent >= 100 && chosen(*percent))
+        {
             let requests = traces::one_loop(limit, percent);
             let ratio = hit_ratio(Kind::Set, Policy::S3Fifo, limit, &requests, 1);
-            let [expected, paper] =
-                [Start::Both, Start::Small].map(|start| Model::new(limit, start).hit_ratio(&requests));
-            println!("{limit}, loop of {percent} %: {ratio:.4}, model {expected:.4}, paper {paper:.4}");
+            let (expected, paper) = modelled(limit, &requests);
+            println!("{limit}, loop of {percent} %: {ratio:.4}, model {expected:.4}, paper {paper:.4?}");
             failed += usize::from(expected - ratio > 0.025);
         }
     }
@@ -166,17 +168,18 @@ fn storm(kind: Kind, unit: Unit, limit: usize, policy: Option<Policy>) {
         Unit::Objects => size(&table),
         Unit::Bytes => bytes(&table),
     };
-    let (table, done) = (&table, &done);
+    let look = || most.fetch_max(used(), SeqCst);
+    let (table, done, look) = (&table, &done, &look);
     thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(SeqCst) {
-                most.fetch_max(used(), SeqCst);
+                look();
             }
         });
         let writers: Vec<_> = (0..4_i64)
             .map(|writer| {
                 scope.spawn(move || {
-                    for i in 0..40_000_i64 {
+                    for i in 0..10_000 * i64::from(thorough()) {
                         let key = (i * 7919 + writer * 31) % 30_000;
                         let object = match i % 5 {
                             0 => vec![Value::Int(key), Value::Binary(vec![1; (key % 300) as usize])],
@@ -188,6 +191,10 @@ fn storm(kind: Kind, unit: Unit, limit: usize, policy: Option<Policy>) {
                             Ok(()) => (),
                             Err(Failure::Full) if policy.is_none() => (),
                             failed => failed.unwrap(),
+                        }
+                        if i % 1000 == 0 {
+                            // The other thread may not run meanwhile.
+                            look();
                         }
                         if i % 11 == 0 {
                             let deleted = patiently(

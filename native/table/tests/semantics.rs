@@ -1,6 +1,7 @@
 //! Random operations on every kind of table, compared with a model that is a list of objects.
 
 use crate::common::*;
+use cats_engine::testing::cases::cases;
 use cats_sync::epoch;
 use cats_table::{
     Addition, Budget, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple,
@@ -462,7 +463,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(cases(200))]
 
     #[test]
     fn set(position in 1u32..3, ops in prop::collection::vec(op(), 1..60)) {
@@ -501,7 +502,7 @@ fn op_on_large_objects() -> impl Strategy<Value = Op> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(cases(100))]
 
     #[test]
     fn compressed(

@@ -4,9 +4,11 @@
 //! uses `ordered_suite!`. Keys are numbers. The number decides whether its key is an immediate, a hashed key, or a key
 //! that shares its hash with others. Values contain a check, so that a torn read is detected.
 
+use super::cases::cases;
 use crate::{hash_of, mix, Busy, Engine, Entry, OrderedEngine, OrderedSchema, Origin, Range, Schema, Step, Trail};
 use cats_sync::epoch::{self, Guard};
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
 use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -20,7 +22,7 @@ use std::time::{Duration, Instant};
 /// time.
 fn stress_ms() -> u64 {
     let asked = std::env::var("CATS_STRESS_MS").ok();
-    asked.map_or(100, |ms| ms.parse().expect("a number of milliseconds"))
+    asked.map_or(30, |ms| ms.parse().expect("a number of milliseconds"))
 }
 
 /// The schema of the tests, whose keys are numbers.
@@ -490,55 +492,77 @@ fn contents(map: &Map<impl Engine<TestSchema>>, model: &BTreeMap<u64, u32>) {
     }
 }
 
-/// So many cases, or THOROUGH times as many, which `make check` sets.
-fn cases(count: u32) -> ProptestConfig {
-    let thorough = std::env::var("THOROUGH").map_or(1, |times| times.parse().expect("a number"));
-    ProptestConfig {
-        cases: thorough * count,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
+/// Runs a test of some engine on random operations. These functions have no type parameter, so that proptest is compiled
+/// once for all engines.
+fn on_ops(test: &dyn Fn(Vec<Op>) -> TestCaseResult) {
+    proptest!(cases(20), |(ops in ops())| test(ops)?);
+}
+
+/// A step or a range of an ordered engine: the number from which it goes and whether that is included, the last number,
+/// whether it goes down, and the limit.
+type Reach = (Option<(u64, bool)>, Option<u64>, bool, usize);
+
+fn on_ops_and_reaches(test: &dyn Fn(Vec<Op>, Vec<Reach>) -> TestCaseResult) {
+    let reach = (
+        prop::option::of((0..3600u64, any::<bool>())),
+        prop::option::of(0..3600u64),
+        any::<bool>(),
+        1..200usize,
+    );
+    proptest!(cases(20), |(ops in ops(), reaches in prop::collection::vec(reach, 1..30))| test(ops, reaches)?);
+}
+
+/// Steps of a walk: whether it goes down, how many, and whether steps are made again after a change and after a step.
+type Steps = (bool, usize, [bool; 2]);
+
+fn on_ops_and_steps(test: &dyn Fn(Vec<Op>, Vec<Steps>) -> TestCaseResult) {
+    let steps = (any::<bool>(), 0..20usize, any::<[bool; 2]>());
+    proptest!(cases(20), |(ops in ops(), steps in prop::collection::vec(steps, 100))| test(ops, steps)?);
 }
 
 /// Tests every method against a map of the standard library.
 pub fn model<E: Engine<TestSchema>>(make: impl Fn() -> E) {
-    proptest!(cases(50), |(ops in ops())| {
+    on_ops(&|ops| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
         ops.into_iter().for_each(|op| run(&map, &mut model, op));
         contents(&map, &model);
+        Ok(())
     });
 }
 
 /// Tests `next`, `prev` and `range` of an ordered engine against a map of the standard library.
 pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
-    let steps = prop::collection::vec(
-        (
-            prop::option::of((0..3600u64, any::<bool>())),
-            prop::option::of(0..3600u64),
-            any::<bool>(),
-            1..200usize,
-        ),
-        1..30,
-    );
-    proptest!(cases(50), |(ops in ops(), steps in steps)| {
+    on_ops_and_reaches(&|ops, reaches| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
         ops.into_iter().for_each(|op| run(&map, &mut model, op));
         let guard = epoch::pin();
-        for (from, to, down, limit) in steps {
+        for (from, to, down, limit) in reaches {
             let key = from.map(|(n, inclusive)| (TestKey::new(n), inclusive));
             let mut rest: Vec<u64> = match (from, down) {
                 (None, false) => model.keys().copied().collect(),
                 (None, true) => model.keys().rev().copied().collect(),
-                (Some((n, inclusive)), false) => model.range(n..).map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect(),
-                (Some((n, inclusive)), true) => {
-                    model.range(..=n).rev().map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect()
-                }
+                (Some((n, inclusive)), false) => model
+                    .range(n..)
+                    .map(|(&k, _)| k)
+                    .filter(|&k| inclusive || k != n)
+                    .collect(),
+                (Some((n, inclusive)), true) => model
+                    .range(..=n)
+                    .rev()
+                    .map(|(&k, _)| k)
+                    .filter(|&k| inclusive || k != n)
+                    .collect(),
             };
             let before = key.as_ref().map(|(key, _)| key);
-            let step = if down { map.0.prev(&guard, before, |e| e.map(|e| whole(e).0)) } else {
+            let step = if down {
+                map.0.prev(&guard, before, |e| e.map(|e| whole(e).0))
+            } else {
                 map.0.next(&guard, before, |e| e.map(|e| whole(e).0))
             };
-            prop_assert_eq!(step.unwrap(), rest.iter().copied().find(|&k| from.is_none_or(|(n, _)| n != k)));
+            prop_assert_eq!(
+                step.unwrap(),
+                rest.iter().copied().find(|&k| from.is_none_or(|(n, _)| n != k))
+            );
             rest.retain(|&k| to.is_none_or(|n| if down { k >= n } else { k <= n }));
             let to = to.map(TestKey::new);
             let mut out = Vec::new();
@@ -546,7 +570,11 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
             loop {
                 let before = out.len();
                 let expand = |e, out: &mut Vec<u64>| out.push(whole(e).0);
-                let range = Range { from: at.as_ref().map(|(key, inclusive)| (key, *inclusive)), to: to.as_ref(), down };
+                let range = Range {
+                    from: at.as_ref().map(|(key, inclusive)| (key, *inclusive)),
+                    to: to.as_ref(),
+                    down,
+                };
                 let more = map.0.range(&guard, range, limit, &mut out, expand);
                 if !more.unwrap() {
                     break;
@@ -556,14 +584,14 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
             }
             prop_assert_eq!(out, rest);
         }
+        Ok(())
     });
 }
 
 /// Tests walks in both directions, with changes during the walk and steps made again, against a map of the standard
 /// library.
 pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
-    let steps = prop::collection::vec((any::<bool>(), 0..20usize, any::<[bool; 2]>()), 100);
-    proptest!(cases(50), |(ops in ops(), steps in steps)| {
+    on_ops_and_steps(&|ops, steps| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
         let step = |model: &BTreeMap<u64, u32>, at: Option<u64>, down: bool| {
             let expected = match (at, down) {
@@ -593,6 +621,7 @@ pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
             }
             step(&model, start, down)?;
         }
+        Ok(())
     });
 }
 
@@ -608,17 +637,24 @@ impl Random {
     }
 }
 
-/// Calls `work` repeatedly on `threads` threads until the time is up. `work` gets the thread's number and random
-/// numbers.
+/// Calls `work` repeatedly on `threads` threads until the time is up, on each at least once. `work` gets the thread's
+/// number and random numbers.
 pub fn crowd(threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
+    crowd_of(threads, &work);
+}
+
+/// [`crowd`] without a type parameter, as each thread that is spawned in another way is much to compile.
+fn crowd_of(threads: u64, work: &(dyn Fn(u64, &mut Random) + Sync)) {
     let end = Instant::now() + Duration::from_millis(stress_ms());
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let work = &work;
             scope.spawn(move || {
                 let mut random = Random(0x9e37_79b9 + thread * 0x1234_5678);
-                while Instant::now() < end {
+                loop {
                     work(thread, &mut random);
+                    if Instant::now() >= end {
+                        break;
+                    }
                 }
             });
         }
@@ -735,7 +771,7 @@ pub fn traversals_survive_changes<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let mut random = Random(7);
     for round in 0..stress_ms() / 10 {
         let map = Map(make());
-        let others = [30, 300, 3000][round as usize % 3];
+        let others = [30, 300, 1500][round as usize % 3];
         (0..100).for_each(|n| map.put(n * 7, 1));
         let mut there = false;
         let mut change = |map: &Map<E>| {

@@ -9,6 +9,7 @@
 //! A key is recorded as its rank in the engine's traversal order. A step of a traversal may find a key of the history
 //! or another key. Either result shows which keys of the history were absent: those in between.
 
+#[cfg(test)]
 use crate::structures::ca::Ca;
 use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
 use crate::testing::transactions::{transact, Then};
@@ -404,6 +405,7 @@ impl<E: Marked<TestSchema>> Recorder<'_, E> {
     }
 }
 
+#[cfg(test)]
 impl Recorder<'_, Ca<TestSchema>> {
     /// Reads all keys above one, in one state.
     fn range_marked(&mut self) {
@@ -463,12 +465,12 @@ fn output(engine: &str, kind: &str) -> Option<(BufWriter<File>, usize)> {
 
 /// Records histories with `length` calls for each thread.
 fn record<E: Engine<TestSchema>>(
-    make: impl Fn() -> E,
+    make: &dyn Fn() -> E,
     engine: &str,
     kind: &str,
     length: usize,
     leave: Option<Leave<E>>,
-    call: impl Fn(&mut Recorder<'_, E>) + Sync,
+    call: &(dyn Fn(&mut Recorder<'_, E>) + Sync),
 ) {
     let Some((mut file, rounds)) = output(engine, kind) else {
         return;
@@ -482,7 +484,7 @@ fn record<E: Engine<TestSchema>>(
         let calls = std::thread::scope(|scope| {
             let recorders: Vec<_> = (0..THREADS)
                 .map(|thread| {
-                    let (map, ranks, ready, call) = (&map, &ranks, &ready, &call);
+                    let (map, ranks, ready) = (&map, &ranks, &ready);
                     scope.spawn(move || {
                         let random = Random(0x9e37_79b9 * ((round * THREADS + thread) as u64 + 1));
                         let mut recorder = Recorder {
@@ -539,25 +541,26 @@ fn line(kind: &str, keys: Vec<i64>, calls: &[Call]) -> String {
 
 /// Records calls on single keys, which are checked key by key, and then calls of all kinds.
 pub fn histories<E: Engine<TestSchema>>(make: impl Fn() -> E, engine: &str, leave: Option<Leave<E>>) {
-    record(&make, engine, "one", 300, leave, |recorder| recorder.one());
-    record(&make, engine, "any", 60, None, |recorder| recorder.any());
+    record(&make, engine, "one", 300, leave, &|recorder| recorder.one());
+    record(&make, engine, "any", 60, None, &|recorder| recorder.any());
 }
 
 /// Records calls of all kinds on an ordered engine.
 pub fn ordered_histories<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
-    record(&make, engine, "ordered", 60, None, |recorder| recorder.any_ordered());
+    record(&make, engine, "ordered", 60, None, &|recorder| recorder.any_ordered());
 }
 
 /// Records transactions, with calls of other kinds beside them.
 pub fn histories_of_transactions<E: Marked<TestSchema>>(make: impl Fn() -> E, engine: &str) {
-    record(&make, engine, "transactions", 60, None, |recorder| {
+    record(&make, engine, "transactions", 60, None, &|recorder| {
         recorder.any_in_transactions()
     });
 }
 
-/// The same, with ranges.
+/// The same, with ranges. Not for other crates, for which it would be compiled once more.
+#[cfg(test)]
 pub fn histories_of_ordered_transactions(make: impl Fn() -> Ca<TestSchema>, engine: &str) {
-    record(&make, engine, "ordered_transactions", 60, None, |recorder| {
+    record(&make, engine, "ordered_transactions", 60, None, &|recorder| {
         recorder.any_in_ordered_transactions()
     });
 }

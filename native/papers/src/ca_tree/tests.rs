@@ -2,6 +2,7 @@
 
 use super::inspect::*;
 use super::*;
+use cats_engine::testing::cases::cases;
 use cats_engine::testing::conformance::{Map, Random, TestKey, TestSchema};
 use cats_sync::epoch;
 use proptest::prelude::*;
@@ -165,7 +166,7 @@ fn invariants<B: Balance>(ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(50))]
 
     #[test]
     fn invariants_hold(ops in prop::collection::vec(prop_oneof![

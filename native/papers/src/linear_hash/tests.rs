@@ -91,9 +91,9 @@ fn the_number_of_locks_follows_contention() {
             });
         }
     });
-    // Ten million quiet operations under one lock for each halving.
+    // A hundred thousand quiet operations under one lock for each halving.
     let (guard, key) = (epoch::pin(), TestKey::new(0));
-    for _ in 0..80_000_000 {
+    for _ in 0..800_000 {
         map.0
             .update(&guard, &key, |_| (Step::Keep, ()))
             .expect("nobody else is there");

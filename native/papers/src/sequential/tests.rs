@@ -1,6 +1,7 @@
 //! Tests of the sequential ordered sets, compared with a sorted map of the standard library.
 
 use super::*;
+use cats_engine::testing::cases::cases;
 use cats_engine::testing::conformance::{decode, entry, TestKey, TestSchema};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -165,7 +166,7 @@ fn against_model<B: Shape>(ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(50))]
 
     #[test]
     fn avl_does_as_the_model(ops in ops()) {

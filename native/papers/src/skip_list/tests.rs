@@ -2,6 +2,7 @@
 
 use super::node::LEVELS;
 use super::*;
+use cats_engine::testing::cases::cases;
 use cats_engine::testing::conformance::{
     decode, entry, ordered_suite, patiently, suite, Map, Numbers, Random, TestKey, TestSchema,
 };
@@ -56,7 +57,7 @@ fn check(list: &SkipList<TestSchema>) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(10))]
 
     /// Random insertions, removals and operations on many keys keep every invariant.
     #[test]

@@ -1,5 +1,7 @@
 //! Random terms of all kinds, compared with a model whose order and equality are written naively.
 
+#[path = "../../../cases.rs"]
+mod cases;
 mod generate;
 mod properties;
 mod units;

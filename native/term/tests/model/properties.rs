@@ -1,5 +1,6 @@
 //! Properties of all terms.
 
+use super::cases::cases;
 use super::generate::{orderable, pair, reshaped, term, with_other_numbers};
 use super::Model::{self, List, Nil};
 use crate::ZEROS_IDENTICAL;
@@ -26,16 +27,6 @@ fn normalized(term: TermRef<'_>) -> Vec<u8> {
 fn compare_heads(a: TermRef<'_>, b: TermRef<'_>, length: usize) -> Ordering {
     let mut heads = (0..length).step_by(8).map(|skip| head(a, skip).cmp(&head(b, skip)));
     heads.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
-}
-
-/// So many cases, or THOROUGH times as many, which `make check` sets.
-fn cases(count: u32) -> ProptestConfig {
-    let thorough = std::env::var("THOROUGH").map_or(1, |times| times.parse().expect("a number"));
-    ProptestConfig {
-        cases: thorough * count,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    }
 }
 
 proptest! {

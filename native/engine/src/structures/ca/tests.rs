@@ -2,6 +2,7 @@
 
 use super::inner::{bound, common, Bound};
 use super::*;
+use crate::testing::cases::cases;
 use crate::testing::conformance::{entry, Map, Random, TestKey, TestSchema};
 use crate::{Between, Entry, OrderedSchema, Schema, Unfinished};
 use cats_sync::{cache_line, epoch};
@@ -204,7 +205,7 @@ enum Op {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(cases(20))]
 
     /// Random insertions, removals, ordered steps and forced adaptations keep every invariant.
     #[test]
@@ -284,7 +285,7 @@ fn a_trimmed_tree_takes_few_bytes_an_entry() {
         // Only immediates, of which none share a hash. They ascend in each of the sequences.
         let key = |n: u64| 4 * (n % sequences * 1_000_000 + n / sequences);
         let (mut keys, guard) = (BTreeSet::new(), epoch::pin());
-        for n in 0..60_000 {
+        for n in 0..30_000 {
             map.put(key(n), 1);
             keys.insert(key(n));
             for _ in 0..2 {

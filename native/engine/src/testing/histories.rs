@@ -13,7 +13,7 @@
 use crate::structures::ca::Ca;
 use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
 use crate::testing::transactions::{transact, Then};
-use crate::{Engine, Entry, Mark, Marked, OrderedEngine, Range, Step};
+use crate::{Engine, Entry, Marked, OrderedEngine, Range, Step};
 use cats_sync::epoch::{self, Guard};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -422,7 +422,7 @@ impl Recorder<'_, Ca<TestSchema>> {
                     &mut marks,
                     |entry, out| out.push((decode(entry), value(Some(entry)))),
                 );
-                if read.is_ok() && marks.iter().all(Mark::holds) {
+                if read.is_ok() && marks.iter().all(crate::Mark::holds) {
                     let found = all
                         .into_iter()
                         .map(|(decoded, value)| (decoded.expect("one state").0, value));

@@ -145,8 +145,7 @@ lint-orderings: ## each atomic ordering has its reason near it
 lint-erlang: build ## the length of lines, xref, Dialyzer
 	@scripts/deps lint
 	@scripts/lint-lines
-	@$(REBAR3) xref
-	@$(REBAR3) dialyzer
+	@$(REBAR3) do xref, dialyzer
 
 lint-pages: deps ## ESLint over the scripts of the pages
 	@scripts/deps pages

@@ -239,8 +239,9 @@ lists_whole() ->
                           end
                   end),
          true = cats:delete(Table)
-     end || Type <- [set, ordered_set, bag], Insert <- [insert, insert_new], Length <- [100, 10_000],
-            Object <- [fun(N, I) -> {N bsl 20 + I, N} end, fun(N, I) -> {{N, I}, <<I:70/unit:8>>} end]],
+     end || Type <- [set, ordered_set, bag], Length <- [100, 10_000],
+            {Insert, Object} <- [{insert, fun(N, I) -> {N bsl 20 + I, N} end},
+                                 {insert_new, fun(N, I) -> {{N, I}, <<I:70/unit:8>>} end}]],
     ok.
 
 %% A transaction is carried out, or aborted and has written nothing.
@@ -264,7 +265,7 @@ transactions_whole() ->
     ok.
 
 %% Several writers of everything, some of which are killed.
-writers(_Config) -> ok = limited(writers_within, [cats_test_lib:rounds(10)]).
+writers(_Config) -> ok = limited(writers_within, [cats_test_lib:rounds(5)]).
 
 writers_within(Rounds) ->
     Tables = [cats:new(t, [Type, public | Options])

@@ -30,7 +30,7 @@ fn compare_heads(a: TermRef<'_>, b: TermRef<'_>, length: usize) -> Ordering {
 }
 
 proptest! {
-    #![proptest_config(cases(2000))]
+    #![proptest_config(cases(1000))]
 
     #[test]
     fn order_and_equality_are_those_of_the_model((a, b) in pair()) {

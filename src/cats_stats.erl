@@ -61,13 +61,21 @@ operations({Lookups, Misses, Inserts, Updates, Deletes, Steps, Scans}) ->
       Later :: cats:stats() | #{cats:table() => cats:stats()},
       Delta :: cats:stats() | #{cats:table() => cats:stats()}.
 delta(Earlier, Later) ->
+    is_of_one(Earlier) =:= is_of_one(Later) orelse error(badarg),
+    changes(Earlier, Later).
+
+%% Whether these are the statistics of one table. Those of all have one with the name `time' by a map.
+is_of_one(#{time := Time}) -> is_integer(Time);
+is_of_one(_) -> false.
+
+changes(Earlier, Later) ->
     maps:map(fun(Key, Value) -> less(Value, maps:get(Key, Earlier, nothing)) end, Later).
 
 less(Value, nothing) -> Value;
 less(Value, Before) when is_integer(Value) -> Value - Before;
 less(Classes, Before) when is_list(Classes) ->
     lists:zipwith(fun({Class, A}, {Class, B}) -> {Class, A - B} end, Classes, Before);
-less(Stats, Before) when is_map(Stats) -> delta(Before, Stats).
+less(Stats, Before) when is_map(Stats) -> changes(Before, Stats).
 
 %% @doc Rows of the tables with the highest figure of this kind, the highest first. A table that does not count
 %% operations has none.

@@ -446,6 +446,13 @@ impl<T: Owner> Wheel<T> {
         self.crowded.load(Ordering::Relaxed) && self.crowded.swap(false, Ordering::Relaxed)
     }
 
+    /// Whether [`is_crowded`](Self::is_crowded) has that to tell.
+    #[inline]
+    pub fn has_crowd(&self) -> bool {
+        // Relaxed: a hint. For the reaper, the barrier of the caller orders it.
+        self.crowded.load(Ordering::Relaxed)
+    }
+
     /// Lets [`is_crowded`](Self::is_crowded) tell once more that items have become many.
     pub fn crowd(&self) {
         // Relaxed: a hint.

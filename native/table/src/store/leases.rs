@@ -233,7 +233,11 @@ impl<T: KeyItem> Leases<T> {
     }
 
     /// The time at which the next slot of the wheel may fire, or the process that is told of removals is to be sent a message.
+    /// 0 if items have become many.
     pub fn due(&self) -> u64 {
+        if self.wheel.has_crowd() {
+            return 0;
+        }
         let notices = self.notices().map_or(u64::MAX, |notices| notices.due());
         self.wheel.due().min(notices)
     }
@@ -400,7 +404,7 @@ impl<T: KeyItem> Leases<T> {
         // SAFETY: the place is locked, so its object lives.
         let item = unsafe { T::of(entry, self.key) };
         let place = self.wheel.add(item, deadline, now);
-        wake_by(deadline);
+        wake_by(if self.wheel.has_crowd() { 0 } else { deadline });
         place
     }
 

@@ -17,6 +17,7 @@ pub use cats_sync::Busy;
 pub use cats_term::{hash_of, mix};
 pub use shared::linear;
 pub use shared::mark::{HeldPlace, Mark};
+pub use shared::seat;
 pub use shared::trail::{Origin, Trail};
 pub use structures::{ca, hash};
 
@@ -26,7 +27,7 @@ pub use structures::{ca, hash};
 /// - 11: the word *is* the key, an immediate term (integer, atom, pid, ...). Equal keys have equal words.
 /// - 00: the word is a hash of the key, and [`Schema::matches`] decides.
 ///
-/// `body` belongs to the table layer. An engine only copies it.
+/// `body` belongs to the table layer. An engine only copies it. A [`seat`] may stand in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Entry {

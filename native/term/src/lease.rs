@@ -2,7 +2,7 @@
 //!
 //! In a table with expiry or a limit, each object is a block whose last item is one word, its *lease*. So the block's number of words
 //! includes it, and it is freed and copied with the block. It is the only word of a block that readers may write, and is always accessed
-//! as an atomic.
+//! as an atomic. An object without a block has its lease in a cell of the table's engine.
 //!
 //! ```text
 //!  bit 63                    22 21          12  11  10       6 5       0
@@ -163,6 +163,13 @@ impl Lease {
 pub struct SharedLease(AtomicU64);
 
 impl SharedLease {
+    /// The lease that a word is, which stands beside its object.
+    #[inline(always)]
+    pub fn of_cell(cell: &AtomicU64) -> &Self {
+        // SAFETY: a lease is such a word and nothing else.
+        unsafe { &*std::ptr::from_ref(cell).cast() }
+    }
+
     #[inline(always)]
     pub fn load(&self) -> Lease {
         Lease::of_word(self.0.load(Ordering::Relaxed))

@@ -4,5 +4,6 @@ pub mod line;
 pub mod linear;
 pub mod mark;
 pub mod radix;
+pub mod seat;
 pub mod select;
 pub mod trail;

@@ -18,22 +18,24 @@ const TABLE: usize = 4096;
 const LOG_PART: u64 = 64;
 const LOG_MOST: u64 = 64 << 10;
 
-/// The bytes of an engine for each object. A `hash` has 26 to 32, with overflow blocks. A `ca` has 20 to 32, and more where many objects were
-/// deleted.
+/// The bytes of an engine for each object. A `hash` has 26 to 32, with overflow blocks, and 37 to 46 with cells. A `ca` has 20 to 32, and more
+/// where many objects were deleted.
 const IN_A_HASH: usize = 36;
+const WITH_CELLS: usize = 52;
 const IN_A_CA: usize = 40;
 
 /// The bytes of an engine for few objects, with what comes between two looks at stale items. A leaf of a `ca` does not shrink alone.
 const FEW_IN_A_HASH: usize = 1536;
+const FEW_WITH_CELLS: usize = 2176;
 const FEW_IN_A_CA: usize = 3072;
 
-/// A small `hash` grows by powers of two, and a larger one by 36 KiB. For that, this part of the limit is kept, at most so many bytes.
+/// A small `hash` grows by powers of two, and a larger one by 36 or 54 KiB. For that, this part of the limit is kept, at most so many bytes.
 const GROWTH_PART: u64 = 8;
 const GROWTH_MOST: u64 = 26 << 10;
+const GROWTH_WITH_CELLS: u64 = 39 << 10;
 
-/// An object takes so many bytes at least, and in a crowded `hash` so many in overflow blocks.
-const SMALLEST: usize = 32;
-const OVERFLOW: usize = 7;
+/// In a crowded `hash` an object takes so many bytes in overflow blocks.
+const OVERFLOW: usize = 10;
 
 /// There may be one stale item for so many objects. Those that deletions leave are dropped with less work than those of the wheel, which
 /// evictions leave, too.
@@ -57,6 +59,8 @@ const LEAST: i64 = 512;
 pub struct Limited {
     /// The engine is a `ca`, not a `hash`.
     pub ordered: bool,
+    /// The engine has cells.
+    pub seated: bool,
     /// Objects may expire.
     pub expires: bool,
     /// Many processes may write at the same time.
@@ -80,6 +84,7 @@ struct Items {
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
     ordered: bool,
+    seated: bool,
     /// What each object pays for the engine.
     engine: usize,
     /// What an object pays whose key is an immediate.
@@ -124,8 +129,13 @@ impl Allowance {
         };
         let mut allowance = Self {
             ordered: limited.ordered,
+            seated: limited.seated,
             each: 0,
-            engine: if limited.ordered { IN_A_CA } else { IN_A_HASH },
+            engine: match (limited.ordered, limited.seated) {
+                (true, _) => IN_A_CA,
+                (false, true) => WITH_CELLS,
+                (false, false) => IN_A_HASH,
+            },
             queues,
             wheel,
             item,
@@ -149,20 +159,21 @@ impl Allowance {
 
     /// The part that is kept for the engine.
     fn few(&self, largest: u64) -> usize {
-        match self.ordered {
-            true => FEW_IN_A_CA,
-            false => FEW_IN_A_HASH + (largest / GROWTH_PART).min(GROWTH_MOST) as usize,
-        }
+        let (few, growth) = match (self.ordered, self.seated) {
+            (true, _) => (FEW_IN_A_CA, 0),
+            (false, true) => (FEW_WITH_CELLS, GROWTH_WITH_CELLS),
+            (false, false) => (FEW_IN_A_HASH, GROWTH_MOST),
+        };
+        few + (largest / GROWTH_PART).min(growth) as usize
     }
 
     fn empty_queues(&self, largest: u64) -> usize {
         self.queues.empty * shards::number_for(about_objects(Unit::Bytes, largest))
     }
 
-    /// What the buckets of a `hash` may take at most, with the smallest objects.
+    /// What the buckets of a `hash` may take at most, with objects that have no blocks.
     pub fn of_buckets(&self, bytes: Bytes) -> usize {
-        let each = SMALLEST + self.of_object(0);
-        let objects = usize::try_from(self.capacity(bytes)).unwrap_or(0) / each;
+        let objects = usize::try_from(self.capacity(bytes)).unwrap_or(0) / self.of_object(0);
         self.few(bytes.largest) + objects * (self.engine - OVERFLOW)
     }
 

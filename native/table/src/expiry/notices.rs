@@ -12,11 +12,13 @@
 
 use super::wake_by;
 use crate::exclusive::Exclusive;
+use crate::object::copy::copied;
 use crate::object::{memory_of, retire_body};
 use cats_engine::Entry;
 use cats_sync::clock;
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{yield_now, AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::slab::Relief;
 use cats_sync::Busy;
 use cats_term::Block;
 use std::collections::VecDeque;
@@ -133,15 +135,40 @@ impl Notices {
     /// The body is that of an object to which nothing links any more. It is given up once.
     #[cold]
     pub unsafe fn take_over(&self, guard: &Guard, body: u64, why: Why) {
-        let wanted = match why {
-            Why::Expired => self.options.expired,
-            Why::Evicted => self.options.evicted,
-        };
-        if wanted && !self.is_off() && self.push(body, why) {
+        if self.wants(why) && self.push(body, why) {
             return;
         }
         // SAFETY: as the caller promises.
         unsafe { retire_body(guard, body) }
+    }
+
+    /// Whether the process is to be told.
+    fn wants(&self, why: Why) -> bool {
+        let wanted = match why {
+            Why::Expired => self.options.expired,
+            Why::Evicted => self.options.evicted,
+        };
+        wanted && !self.is_off()
+    }
+
+    /// The body of a copy of an object that is stored inline, for [`take_over`](Self::take_over). 0 if it is not needed, or there is no
+    /// memory for it. `key` is the position of the key.
+    ///
+    /// # Safety
+    /// The place of the entry is locked.
+    #[cold]
+    pub unsafe fn copy_of(&self, guard: &Guard, entry: Entry, key: usize, why: Why) -> u64 {
+        if !self.wants(why) {
+            return 0;
+        }
+        let _relief = Relief::new();
+        // SAFETY: as the caller promises.
+        let copy = unsafe { copied(guard, entry, key, true) };
+        copy.unwrap_or_else(|| {
+            // Relaxed: a count.
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            0
+        })
     }
 
     fn push(&self, body: u64, why: Why) -> bool {

@@ -32,6 +32,7 @@ use crate::failure::Failure;
 use crate::garbage::{Expected, Garbage, ReapProcess};
 use crate::object::copy::{copied, copied_bytes, may_copy, tombstone};
 use crate::object::schema::Probe;
+use crate::object::unseated;
 use crate::store::leases::deadline;
 use crate::store::retire::retire_store;
 use crate::store::setup::Setup;
@@ -454,12 +455,14 @@ impl Node {
             return Ok(());
         };
         // SAFETY: the place is locked.
-        if entry.is_some_and(|entry| unsafe { !may_copy(entry.body) }) {
+        let object = entry.map(|entry| unsafe { unseated(entry) });
+        // SAFETY: as above.
+        if object.is_some_and(|object| unsafe { !may_copy(object.body) }) {
             return Err(failure::too_long());
         }
         // In an ordered table the stored key may be another term than the probe's.
         // SAFETY: the place is locked, so the entry's key lives.
-        let stored = entry.and_then(|entry| unsafe { Probe::stored(entry, self.form.key) });
+        let stored = object.and_then(|object| unsafe { Probe::stored(object, self.form.key) });
         let probe = stored.as_ref().unwrap_or(probe);
         let kept = self.put_copy(guard, probe, copies, || match entry {
             // SAFETY: the place is locked.

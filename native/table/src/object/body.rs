@@ -1,6 +1,9 @@
 //! The body word of an entry, and what it tells of the object.
 
 use crate::object::schema::OwnedKey;
+use cats_engine::seat::{body_of, cell_of, is_seat};
+use cats_engine::Entry;
+use cats_sync::facade::Ordering;
 use cats_term::lease::{Lease, SharedLease};
 use cats_term::{bytes_of, Block, BlockRef, ChangingRef};
 use std::ptr::NonNull;
@@ -149,12 +152,42 @@ pub(super) unsafe fn changing<'a>(body: u64) -> Option<ChangingRef<'a>> {
     })
 }
 
-/// The lease of an object of a table with leases.
+/// The entry with its body where there is a [seat](cats_engine::seat).
+///
+/// # Safety
+/// The entry was shown under this thread's guard.
+#[inline(always)]
+pub unsafe fn unseated(entry: Entry) -> Entry {
+    if !is_seat(entry.body) {
+        return entry;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { behind_seat(entry) }.0
+}
+
+/// The same, with the lease, for an entry that has a seat.
+///
+/// # Safety
+/// As for [`unseated`].
+#[inline(always)]
+pub unsafe fn behind_seat<'a>(entry: Entry) -> (Entry, &'a SharedLease) {
+    // SAFETY: as the caller promises. Acquire: in an optimistic read it may be the address of a new block by now.
+    unsafe {
+        let body = body_of(entry.body).load(Ordering::Acquire);
+        (Entry { body, ..entry }, SharedLease::of_cell(cell_of(entry.body)))
+    }
+}
+
+/// The lease of an object of a table with leases: in its cell if the body is a [seat](cats_engine::seat), otherwise in its block.
 ///
 /// # Safety
 /// The body is that of such an object, and the object lives for `'a`.
 #[inline(always)]
 pub unsafe fn lease_of<'a>(body: u64) -> &'a SharedLease {
+    if is_seat(body) {
+        // SAFETY: as the caller promises.
+        return SharedLease::of_cell(unsafe { cell_of(body) });
+    }
     debug_assert!(is_block(body));
     let known = known_words(body);
     // The count of an object that is changed in place stands behind the lease.

@@ -6,13 +6,14 @@
 use crate::object::group::{Group, KeyPlace, GROUP_LIMIT};
 use crate::object::schema::Probe;
 use crate::object::{
-    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, own_end_of, size_bits,
-    word_of, Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
+    address, block, block_of, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, own_end_of,
+    size_bits, unseated, word_of, Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
 };
+use cats_engine::seat::is_seat;
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_term::lease::SharedLease;
-use cats_term::{Builder, BOTTOM};
+use cats_term::{Block, Builder, BOTTOM};
 use std::iter;
 
 /// The body of a tombstone whose key is an immediate. No other body has these low bits.
@@ -45,7 +46,7 @@ pub fn tombstone(probe: &Probe<'_>, key: usize) -> Option<u64> {
     builder.finish().map(address)
 }
 
-/// Whether this thread may copy what the body refers to.
+/// Whether this thread may copy what the body refers to, which is no seat.
 ///
 /// # Safety
 /// The place of the body is locked.
@@ -65,6 +66,10 @@ pub unsafe fn may_copy(body: u64) -> bool {
 /// # Safety
 /// The place of the entry is locked. `leased` says whether its table has leases.
 pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize, leased: bool) -> Option<u64> {
+    if is_seat(entry.body) {
+        // SAFETY: as the caller promises.
+        return unsafe { copied_beside(guard, entry, key) };
+    }
     if !is_group(entry.body) {
         // SAFETY: as the caller promises.
         return unsafe { copied_object(guard, entry.body, leased) };
@@ -103,6 +108,28 @@ pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize, leased: bool) -> O
         }
         Some(body)
     }
+}
+
+/// The same for an entry with a seat. The copy has its lease in its block.
+///
+/// # Safety
+/// As for [`copied`].
+unsafe fn copied_beside(guard: &Guard, entry: Entry, key: usize) -> Option<u64> {
+    // SAFETY: as the caller promises.
+    let (entry, lease) = unsafe { (unseated(entry), lease_of(entry.body).load()) };
+    // SAFETY: as above.
+    let copy = match unsafe {
+        (
+            copied_object(guard, entry.body, false)?,
+            ObjectRef::stored(entry, key).flat(),
+        )
+    } {
+        // SAFETY: the copy is this function's own.
+        (body, _) if is_block(body) => unsafe { block_of(body) }.leased(lease, None, guard),
+        (_, Some(words)) => Block::flat_leased(words, lease, None, guard),
+        _ => unreachable!("an object without a block is flat"),
+    };
+    copy.map(address)
 }
 
 /// The same for the body of one object.
@@ -145,16 +172,19 @@ pub unsafe fn copied_bytes(body: u64) -> usize {
 }
 
 /// The entry with an object that does not change, for a reader of the live table: an object that is changed in place is copied. The copy
-/// lives as long as the thread's present guards.
+/// lives as long as the thread's present guards. One with a seat has no lease any more.
 ///
 /// # Safety
 /// As for [`ObjectRef::new`], except that the body may be that of a group, which stays as it is.
 #[inline]
 pub unsafe fn stable(entry: Entry) -> Entry {
-    match is_changing(entry.body) {
-        false => entry,
-        // SAFETY: as the caller promises.
-        true => unsafe { stable_copy(entry) },
+    // SAFETY: as the caller promises.
+    unsafe {
+        let entry = unseated(entry);
+        match is_changing(entry.body) {
+            false => entry,
+            true => stable_copy(entry),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! equal by `==`. [`Words`] is for keys that are words themselves.
 
 use crate::object::group::Group;
-use crate::object::{is_block, is_group, key_of, referent, ObjectRef};
+use crate::object::{is_block, is_group, key_of, referent, unseated, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
 use cats_sync::slab;
 use cats_term::{
@@ -219,6 +219,46 @@ impl Schema for Exact {
 
     fn prefetch(&self, entry: Entry) {
         prefetch(entry);
+    }
+}
+
+/// [`Exact`] for a table that shows [seats](cats_engine::seat).
+pub struct SeatedExact(Exact);
+
+impl SeatedExact {
+    /// For objects whose key is at position `key`, counted from 0.
+    pub fn new(key: usize) -> Self {
+        Self(Exact::new(key))
+    }
+}
+
+impl Schema for SeatedExact {
+    type Probe = Probe<'static>;
+
+    #[inline]
+    fn word(&self, probe: &Self::Probe) -> u64 {
+        probe.word
+    }
+
+    #[inline]
+    unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool {
+        // SAFETY: as the caller promises. A table that searches for a key shows what is stored.
+        unsafe { self.0.matches(probe, entry) }
+    }
+
+    unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.compare_colliding(probe, unseated(entry)) }
+    }
+
+    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.compare_colliding_entries(unseated(a), unseated(b)) }
+    }
+
+    fn prefetch(&self, entry: Entry) {
+        // SAFETY: the table shows the entry under the caller's guard.
+        prefetch(unsafe { unseated(entry) });
     }
 }
 

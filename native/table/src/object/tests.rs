@@ -1,5 +1,6 @@
 //! Sizes and weights in bodies, changes in place, leases, and objects that are freed in steps.
 
+use super::copy::copied;
 use super::*;
 use cats_engine::Entry;
 use cats_sync::epoch::{collect, pin};
@@ -11,6 +12,7 @@ const LAYOUT: Layout = Layout {
     key: 0,
     packed: false,
     leased: false,
+    seated: false,
     idle: false,
     bounded: false,
 };
@@ -174,6 +176,51 @@ fn leases_are_found() {
         // SAFETY: as above.
         unsafe { free_body(body) };
         assert_eq!(retained(9), 0, "{arity}");
+    }
+}
+
+/// Where leases are in cells, objects are stored as in a plain table. What requests a lease has a seat until it is put.
+#[test]
+fn requests_have_seats() {
+    let guard = pin();
+    let (word, other) = (0x1f, NIL);
+    let body = |words: &[u64], key, request| {
+        let layout = Layout {
+            key,
+            leased: true,
+            seated: true,
+            ..LAYOUT
+        };
+        Object::flat(words).into_leased_body(request, layout, &guard).unwrap()
+    };
+    assert_eq!(body(&[word, other], 0, Request::Kept), other);
+    assert_eq!(body(&[other, word], 1, Request::Kept), other);
+    assert_eq!(body(&[word], 0, Request::Kept), SINGLE);
+    for (words, key) in [
+        (&[word, other][..], 0),
+        (&[other, word], 1),
+        (&[word], 0),
+        (&[word, other, NIL], 0),
+    ] {
+        let stored = body(words, key, Request::Kept);
+        let seat = body(words, key, Request::Given(1234));
+        let entry = Entry { key: word, body: seat };
+        // SAFETY: nobody else knows the objects, and each is freed once.
+        unsafe {
+            let object = unseated(entry).body;
+            assert_eq!(
+                (body_bytes(object), is_block(object)),
+                (body_bytes(stored), words.len() > 2)
+            );
+            assert_eq!(lease_of(seat).load().request(), Request::Given(1234));
+            lease_of(seat).store(Lease::new(77, 3));
+            let copy = copied(&guard, entry, key, true).unwrap();
+            assert_eq!(block(copy).unwrap().elements_raw(), words);
+            assert_eq!((lease_of(copy).load(), body_bytes(seat)), (Lease::new(77, 3), 0));
+            free_body(copy);
+            free_new(seat);
+            free_new(stored);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::body::{block, changing, SINGLE};
 use crate::failure::Failure;
 use crate::object::packed;
+use cats_engine::seat::is_seat;
 use cats_engine::Entry;
 use cats_sync::epoch;
 use cats_sync::slab;
@@ -122,6 +123,7 @@ impl<'a> ObjectRef<'a> {
     /// As for [`new`](Self::new). If the object is changed in place, its elements are read only while its place is locked.
     #[inline]
     pub unsafe fn stored(entry: Entry, key: usize) -> ObjectRef<'a> {
+        debug_assert!(!is_seat(entry.body), "another entry may be there soon");
         // SAFETY: as the caller promises.
         match unsafe { block(entry.body) } {
             Some(block) => ObjectRef::Block(block),

@@ -1,10 +1,12 @@
 //! Objects to store, and the bodies that they get.
 
-use super::body::{address, block_of, held_size_bits, referent, size_bits, word_of};
-use super::free::free_block;
+use super::body::{address, block_of, held_size_bits, lease_of, referent, size_bits, unseated, word_of};
+use super::free::{free_block, free_body};
 use crate::object::packed;
 use crate::object::schema::Probe;
 use crate::object::{ADDRESS_BITS, SINGLE};
+use cats_engine::seat::{is_seat, Staged};
+use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab::{self, account};
 use cats_term::lease::{Lease, Request, NEVER};
@@ -20,8 +22,10 @@ pub struct Layout {
     pub key: usize,
     /// Whether elements of objects are packed if that makes them smaller.
     pub packed: bool,
-    /// Whether each object is in a block and has a [lease](cats_term::lease). Such objects are not packed.
+    /// Whether each object has a [lease](cats_term::lease). Such objects are not packed.
     pub leased: bool,
+    /// Whether leases are in cells, beside the entries. Otherwise each object is in a block, with its lease.
+    pub seated: bool,
     /// Whether reads make objects live longer. Then they may have an own end.
     pub idle: bool,
     /// Whether all objects have room for an own end, as the table has a time to live besides.
@@ -32,7 +36,7 @@ impl Layout {
     /// Whether objects are stored as they are.
     #[inline(always)]
     fn is_plain(self) -> bool {
-        !self.packed && !self.leased
+        !self.packed && (!self.leased || self.seated)
     }
 }
 
@@ -211,19 +215,75 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The object's body in a table with leases. `None` when memory is exhausted.
+    /// The object's body in a table with leases. `None` when memory is exhausted. Where leases are in cells, a body requests the lease of the
+    /// object that it replaces. For any other request, there is a [seat](cats_engine::seat) of its own, for [`free_new`] or
+    /// [`take_staged`].
     pub fn into_leased_body(self, request: Request, layout: Layout, guard: &Guard) -> Option<u64> {
         // What finds the object when it is to end is no memory of the slab, and is not refused later.
         if account::is_spent() {
             return None;
         }
         let (lease, end) = (Lease::of_request(request), own_end(request, layout));
+        if layout.seated {
+            let body = self.into_body(layout, guard)?;
+            return match request {
+                Request::Kept => Some(body),
+                _ => staged(body, lease, guard),
+            };
+        }
         let block = match self.block {
             // SAFETY: this value owns the block.
             Some(block) => unsafe { block_of(block.into_body()) }.leased(lease, end, guard),
             None => Block::flat_leased(self.elements, lease, end, guard),
         };
         block.map(address)
+    }
+}
+
+/// A seat of its own, with this body and lease. Frees the object and is `None` when memory is exhausted.
+fn staged(body: u64, lease: Lease, guard: &Guard) -> Option<u64> {
+    let Some(memory) = slab::alloc_pinned(guard, size_of::<Staged>()) else {
+        // SAFETY: nobody else knows the object.
+        unsafe { free_body(body) }
+        return None;
+    };
+    let memory = memory.cast::<Staged>();
+    // SAFETY: new memory of this size, which nobody else has.
+    unsafe {
+        memory.write(Staged::default());
+        Some(memory.as_ref().seat(body, lease.word()))
+    }
+}
+
+/// Frees an object that nobody else can see, as [`free_body`] does, and also one with a seat of its own.
+///
+/// # Safety
+/// As for [`free_body`].
+#[inline]
+pub unsafe fn free_new(body: u64) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match is_seat(body) {
+            true => free_body(take_staged(body).0),
+            false => free_body(body),
+        }
+    }
+}
+
+/// The body and the lease of a seat of its own, which it frees.
+///
+/// # Safety
+/// The seat is of [`Object::into_leased_body`], and nobody uses it any more.
+#[inline]
+pub unsafe fn take_staged(seat: u64) -> (u64, Lease) {
+    // SAFETY: as the caller promises. It came from the slab with this size.
+    unsafe {
+        let (entry, lease) = (unseated(Entry { key: 0, body: seat }), lease_of(seat).load());
+        slab::free(
+            NonNull::new_unchecked(Staged::address(seat).cast()),
+            size_of::<Staged>(),
+        );
+        (entry.body, lease)
     }
 }
 
@@ -279,7 +339,7 @@ fn stored_in_general(block: Block, layout: Layout) -> u64 {
 /// The body of a tuple of immediates, if it can be stored inline.
 #[inline]
 fn inline(words: &[u64], layout: Layout) -> Option<u64> {
-    if layout.leased {
+    if layout.leased && !layout.seated {
         return None;
     }
     match *words {

@@ -39,12 +39,14 @@ impl<'g> Handle<'g> {
 
     /// The number of buckets, if the engine is `hash`.
     pub fn hash_buckets(self) -> Option<usize> {
-        Some(cats_engine::Engine::buckets(self.store().hash_table()?))
+        self.store().default_engine()?.buckets()
     }
 
     /// See [`cats_engine::hash::Hash::view`]. Nothing for other engines.
     pub fn view_buckets(self, first: usize, amount: (usize, usize), strips: usize, view: &mut View) -> Option<usize> {
-        self.store().hash_table()?.view(self.guard, first, amount, strips, view)
+        self.store()
+            .default_engine()?
+            .view_buckets(self.guard, first, amount, strips, view)
     }
 
     /// Whether the engine is `ca`.
@@ -78,17 +80,11 @@ impl<'g> Handle<'g> {
 
     /// A key with this hash, if the engine is `hash`.
     pub fn key_of_hash(self, hash: u64) -> Result<Option<SizedKey<'g>>, Busy> {
-        let Some(table) = self.store().hash_table() else {
+        let Some(engine) = self.store().default_engine() else {
             return Ok(None);
         };
-        let mut entries = Vec::new();
-        let take = |entry: Entry, out: &mut Vec<Entry>| {
-            if hash_of(entry.key) == hash {
-                out.push(entry);
-            }
-        };
-        table.entries_at(self.guard, cats_engine::hash::place_of_hash(hash), &mut entries, take)?;
-        Ok(entries.first().map(|entry| self.sized_key(*entry)))
+        let found = engine.entry_of_hash(self.guard, hash)?;
+        Ok(found.map(|entry| self.sized_key(entry)))
     }
 
     /// The key of an entry that was valid under the handle's guard.

@@ -12,6 +12,7 @@ use crate::registry::{wake, Host};
 use crate::store::{Content, Store};
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
+use cats_term::lease::Request;
 use cats_term::BlockRef;
 use std::mem::MaybeUninit;
 
@@ -117,7 +118,8 @@ impl<'g> Handle<'g> {
                 return self.delete_equal(&probe, block.address().as_ptr() as u64);
             }
         }
-        let incoming = Incoming::for_any(self.guard, self.table, object)?;
+        // It is only compared, so it needs no lease of its own.
+        let incoming = Incoming::requesting(self.guard, self.table, object, Request::Kept)?;
         self.delete_equal(&incoming.probe(), incoming.body())
     }
 

@@ -6,7 +6,7 @@ use crate::engines::Kind;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{retire_entry, retire_replaced, Group};
 use crate::object::schema::{identical, Probe};
-use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers, Layout, Object};
+use crate::object::{body_bytes, free_new, is_group, key_of, more_bytes, refers, unseated, Layout, Object};
 use crate::store::limited::Planned;
 use crate::store::{Content, Plain, Store};
 use crate::table::{Handle, Table};
@@ -24,7 +24,7 @@ use std::cell::Cell;
 pub const LIST_LIMIT: Budget = Budget(1000);
 
 /// These stand in place of a body. The table lost the name by which it was found, memory is exhausted, or the key has an object. A result
-/// of one word stays in a register. No body has these low bits.
+/// of one word stays in a register. Only seats have these low bits, and greater words.
 const NOT_NAMED: u64 = 0b0101;
 const EXHAUSTED: u64 = 0b1101;
 const PRESENT: u64 = 0b10101;
@@ -70,6 +70,7 @@ impl Incoming {
         let layout = Layout {
             packed: false,
             leased: false,
+            seated: false,
             idle: false,
             bounded: false,
             ..table.layout()
@@ -124,7 +125,7 @@ impl Incoming {
         Ok(Self {
             entry,
             // SAFETY: as in `new`.
-            probe: table.probe(unsafe { key_of(entry, layout.key) }),
+            probe: table.probe(unsafe { key_of(unseated(entry), layout.key) }),
             taken: Cell::new(false),
         })
     }
@@ -146,17 +147,18 @@ impl Incoming {
         self.entry
     }
 
-    /// The body of the object.
+    /// The body of the object, without what it requests.
     #[inline]
     pub fn body(&self) -> u64 {
-        self.entry.body
+        // SAFETY: this value owns the object.
+        unsafe { unseated(self.entry) }.body
     }
 
     /// The size in bytes of the object's block.
     #[inline]
     pub(crate) fn bytes(&self) -> i64 {
         // SAFETY: this value owns the object.
-        unsafe { body_bytes(self.entry.body) as i64 }
+        unsafe { body_bytes(self.body()) as i64 }
     }
 
     /// The entry, which belongs to the table from now on.
@@ -196,7 +198,7 @@ impl Drop for Incoming {
     fn drop(&mut self) {
         if !self.taken.get() {
             // SAFETY: nobody else has seen the object.
-            unsafe { free_body(self.entry.body) }
+            unsafe { free_new(self.entry.body) }
         }
     }
 }

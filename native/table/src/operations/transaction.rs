@@ -14,7 +14,7 @@ use crate::budget::Budget;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{retire_entry, Room, GROUP_LIMIT};
 use crate::object::schema::Probe;
-use crate::object::{prefetch, refers, state, Object, ObjectRef};
+use crate::object::{prefetch, refers, state, unseated, Object, ObjectRef};
 use crate::operations::bag_change::BagChange;
 use crate::operations::insert::{check_room, Incoming, LIST_LIMIT};
 use crate::operations::long::{LongReads, Owner};
@@ -222,7 +222,8 @@ fn living(leased: bool, entry: Option<Entry>) -> (Option<Entry>, u64) {
             let deadline = unsafe { deadline(entry) };
             match is_past(deadline) {
                 true => (None, NEVER),
-                false => (Some(entry), deadline),
+                // SAFETY: as above.
+                false => (Some(unsafe { unseated(entry) }), deadline),
             }
         }
         entry => (entry, NEVER),
@@ -506,10 +507,10 @@ impl<N: Copy> TableChanges<'_, '_, N> {
     /// Brings many changes into the order of their places. So the caches help while these are locked.
     fn arrange(&mut self) {
         if self.changes.len() > FEW {
-            if let Some(table) = self.store.hash_table() {
+            if let Some(engine) = self.store.default_engine().filter(|engine| !engine.is_ordered()) {
                 // The order in which the places lie in memory at this time.
                 self.changes
-                    .sort_by_cached_key(|(change, _)| table.number(change.probe()));
+                    .sort_by_cached_key(|(change, _)| engine.number(change.probe()));
             }
         }
     }

@@ -22,6 +22,8 @@ use std::ops;
 pub struct Seen<'g> {
     pub entry: Entry,
     pub key: TermRef<'g>,
+    /// Whether it had not expired at the instant. Only known of an entry of the live table.
+    lived: bool,
     /// Its objects, among those of [`Gathered`].
     pub objects: ops::Range<usize>,
 }
@@ -75,7 +77,7 @@ impl<'g> Kept<'g> {
     fn add(&mut self, found: &[Entry], key: usize, is_within: impl Fn(&Seen<'g>) -> bool) {
         self.looked_at += found.len();
         self.nodes += 1;
-        let all = found.iter().filter_map(|entry| seen(*entry, key, 0..0));
+        let all = found.iter().filter_map(|entry| seen(*entry, key, true, 0..0));
         self.entries.extend(all.filter(is_within));
     }
 
@@ -125,10 +127,15 @@ fn bound(position: u64) -> u64 {
 }
 
 /// An entry of the live table with its key, which is read while the engine shows the entry. `None` if the read is not valid.
-fn seen<'g>(entry: Entry, key: usize, objects: ops::Range<usize>) -> Option<Seen<'g>> {
+fn seen<'g>(entry: Entry, key: usize, lived: bool, objects: ops::Range<usize>) -> Option<Seen<'g>> {
     // SAFETY: the engine shows the entry under the caller's guard, under which the key lives. It takes back what is not valid.
     let key = unsafe { stored_key(entry, key) }?;
-    Some(Seen { entry, key, objects })
+    Some(Seen {
+        entry,
+        key,
+        lived,
+        objects,
+    })
 }
 
 impl Snapshot {
@@ -150,10 +157,10 @@ impl Snapshot {
             let start = ends.last().copied().unwrap_or(0);
             objects.truncate(start);
             // SAFETY: the engine shows the entry under the caller's guard.
-            let entry = unsafe { stable(entry) };
+            let (lived, entry) = unsafe { (self.node.lived(entry), stable(entry)) };
             expand(entry, objects);
             ends.push(objects.len());
-            entries.push(seen(entry, key, start..objects.len()));
+            entries.push(seen(entry, key, lived, start..objects.len()));
         })?;
         gathered.looked_at = entries.len();
         gathered.entries = entries.into_iter().flatten().collect();
@@ -198,11 +205,9 @@ impl Snapshot {
             }
         }
         self.check()?;
-        // SAFETY: the engine has shown the entry under the guard.
-        let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| place_of(seen.entry.key) < end;
         gathered.looked_at += kept.work();
-        gathered.entries.retain(|seen| is_within(seen) && lived(seen));
+        gathered.entries.retain(|seen| is_within(seen) && seen.lived);
         let mut kept = kept.entries;
         kept.retain(is_within);
         if !kept.is_empty() {
@@ -266,11 +271,9 @@ impl Snapshot {
             }
         }
         self.check()?;
-        // SAFETY: the engine has shown the entry under the guard.
-        let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| end.is_none_or(|end| in_order(seen.key, end).is_le());
         gathered.looked_at += kept.work();
-        gathered.entries.retain(|seen| is_within(seen) && lived(seen));
+        gathered.entries.retain(|seen| is_within(seen) && seen.lived);
         let mut kept = kept.entries;
         kept.retain(is_within);
         if !kept.is_empty() {

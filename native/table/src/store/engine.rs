@@ -2,12 +2,13 @@
 
 use super::items::{place_item, CopiedKey, KeyItem};
 use crate::failure::Failure;
-use crate::object::lease_of;
-use crate::object::schema::{Exact, Ordered, Probe};
+use crate::object::schema::{Exact, Ordered, Probe, SeatedExact};
+use crate::object::{lease_of, unseated};
 use cats_engine::ca::Ca;
-use cats_engine::hash::{Hash, Position};
+use cats_engine::hash::{place_of_hash, Hash, Position, View, PLAIN, WITH_CELLS};
 use cats_engine::{
-    ca, Between, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Schema, Step, Trail,
+    ca, hash_of, Between, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Schema, Step,
+    Trail,
 };
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
@@ -33,14 +34,14 @@ pub trait Keyed {
 }
 
 /// An engine that a store has inline, with leases or without.
-pub trait InlineEngine: Keyed + Marked<<Self as Keyed>::Schema> {
+pub trait InlineEngine: Keyed + Either + Marked<<Self as Keyed>::Schema> {
     /// By which an object is found again that has a lease.
     type Item: KeyItem;
     /// Whether keys are ordered.
     const ORDERED: bool;
+    /// Whether there are cells.
+    const SEATED: bool = false;
 
-    /// The engine as either of the two.
-    fn either(&self) -> DefaultEngine<'_>;
     /// What rarely happens to the engine.
     fn events(&self) -> &Events;
     /// See [`Store::outgrows_caches`](super::Store::outgrows_caches).
@@ -157,7 +158,23 @@ pub trait InlineEngine: Keyed + Marked<<Self as Keyed>::Schema> {
 #[derive(Clone, Copy)]
 pub enum DefaultEngine<'s> {
     Hash(&'s Hash<Exact>),
+    /// With a lease beside each entry.
+    Seated(&'s Seated),
     Ca(&'s Ca<Ordered>),
+}
+
+/// The `hash` of contents with leases, unless objects may have an own end.
+pub type Seated = Hash<SeatedExact, WITH_CELLS>;
+
+/// Calls a method of a `hash`. `None` for another engine.
+macro_rules! hash {
+    ($self:expr, $engine:ident => $call:expr) => {
+        match $self {
+            DefaultEngine::Hash($engine) => Some($call),
+            DefaultEngine::Seated($engine) => Some($call),
+            DefaultEngine::Ca(_) => None,
+        }
+    };
 }
 
 /// Calls a method of the engine.
@@ -165,6 +182,7 @@ macro_rules! default {
     ($self:expr, $engine:ident => $call:expr) => {
         match $self {
             DefaultEngine::Hash($engine) => $call,
+            DefaultEngine::Seated($engine) => $call,
             DefaultEngine::Ca($engine) => $call,
         }
     };
@@ -296,6 +314,35 @@ impl DefaultEngine<'_> {
         default!(self, engine => engine.announce(guard, key));
     }
 
+    /// See [`Hash::number`]. 0 for another engine.
+    pub fn number(self, probe: &Probe<'_>) -> usize {
+        hash!(self, engine => engine.number(probe.erase())).unwrap_or(0)
+    }
+
+    /// The number of buckets of a `hash`.
+    pub fn buckets(self) -> Option<usize> {
+        hash!(self, engine => engine.buckets())
+    }
+
+    /// See [`Hash::view`]. Nothing for another engine.
+    pub fn view_buckets(
+        self,
+        guard: &Guard,
+        first: usize,
+        amount: (usize, usize),
+        strips: usize,
+        view: &mut View,
+    ) -> Option<usize> {
+        hash!(self, engine => engine.view(guard, first, amount, strips, view))?
+    }
+
+    /// An entry of a `hash` whose key has this hash.
+    pub fn entry_of_hash(self, guard: &Guard, hash: u64) -> Result<Option<Entry>, Busy> {
+        // SAFETY: engines show entries under the guard.
+        let look = |entry: Entry| (hash_of(entry.key) == hash).then(|| unsafe { unseated(entry) });
+        hash!(self, engine => engine.find_at(guard, place_of_hash(hash), look)).unwrap_or(Ok(None))
+    }
+
     /// Prefetches what a call with this key will read.
     pub fn prefetch(self, guard: &Guard, probe: &Probe<'static>) {
         default!(self, engine => {
@@ -318,19 +365,50 @@ impl Keyed for Hash<Exact> {
     type Schema = Exact;
 }
 
+impl Keyed for Seated {
+    type Schema = SeatedExact;
+}
+
+/// An engine that is one of the default ones.
+pub trait Either {
+    /// The engine as that.
+    fn either(&self) -> DefaultEngine<'_>;
+}
+
+impl Either for Hash<Exact> {
+    #[inline(always)]
+    fn either(&self) -> DefaultEngine<'_> {
+        DefaultEngine::Hash(self)
+    }
+}
+
+impl Either for Seated {
+    #[inline(always)]
+    fn either(&self) -> DefaultEngine<'_> {
+        DefaultEngine::Seated(self)
+    }
+}
+
+impl Either for Ca<Ordered> {
+    #[inline(always)]
+    fn either(&self) -> DefaultEngine<'_> {
+        DefaultEngine::Ca(self)
+    }
+}
+
 /// The place of an item in the order of walks.
 fn place_of_item(item: u32) -> u64 {
     u64::from(item) << 32
 }
 
-impl InlineEngine for Hash<Exact> {
+impl<S, const WORDS: usize> InlineEngine for Hash<S, WORDS>
+where
+    S: Schema<Probe = Probe<'static>>,
+    Self: Keyed<Schema = S> + Either,
+{
     type Item = u32;
     const ORDERED: bool = false;
-
-    #[inline(always)]
-    fn either(&self) -> DefaultEngine<'_> {
-        DefaultEngine::Hash(self)
-    }
+    const SEATED: bool = WORDS != PLAIN;
 
     #[inline]
     fn events(&self) -> &Events {
@@ -401,7 +479,9 @@ impl InlineEngine for Hash<Exact> {
     }
 
     fn find(&self, guard: &Guard, item: &u32) -> Result<Option<Entry>, Busy> {
-        self.find_at(guard, place_of_item(*item), |entry| place_item(entry.key) == *item)
+        // SAFETY: engines show entries under the guard.
+        let look = |entry: Entry| (place_item(entry.key) == *item).then(|| unsafe { unseated(entry) });
+        self.find_at(guard, place_of_item(*item), look)
     }
 
     fn update_found(
@@ -426,7 +506,8 @@ impl InlineEngine for Hash<Exact> {
         found.clear();
         self.entries_at(guard, place_of_item(*item), found, |entry, found| {
             if place_item(entry.key) == *item && wanted(entry) {
-                found.push(entry);
+                // SAFETY: engines show entries under the guard.
+                found.push(unsafe { unseated(entry) });
             }
         })?;
         found.iter().try_for_each(|entry| {
@@ -443,6 +524,8 @@ impl InlineEngine for Hash<Exact> {
     fn prefetch_found(&self, guard: &Guard, item: &u32, early: bool) {
         if early {
             self.prefetch_at(guard, place_of_item(*item));
+        } else if Self::SEATED {
+            // The lease has come with the place.
         } else if let Ok(Some(entry)) = self.find(guard, item) {
             // SAFETY: the object lives under the guard, and has a lease.
             cats_sync::prefetch(unsafe { lease_of(entry.body) });
@@ -457,11 +540,6 @@ impl Keyed for Ca<Ordered> {
 impl InlineEngine for Ca<Ordered> {
     type Item = CopiedKey;
     const ORDERED: bool = true;
-
-    #[inline(always)]
-    fn either(&self) -> DefaultEngine<'_> {
-        DefaultEngine::Ca(self)
-    }
 
     #[inline]
     fn events(&self) -> &Events {

@@ -69,7 +69,8 @@ impl<E: InlineEngine> Leased<'_, E> {
                     // SAFETY: the place is locked, so the object lives.
                     unsafe { limits.give_back(entry.body) }
                 }
-                gone = entry.body;
+                // SAFETY: as above.
+                gone = unsafe { self.owner.leases.leaving(guard, entry, Why::Expired) };
                 return (Step::Remove, ());
             }
             if ends {

@@ -9,8 +9,9 @@ use super::plain::Plain;
 use crate::expiry::notices::Why;
 use crate::object::group::free_entry;
 use crate::object::schema::{last_of_keys, Probe};
-use crate::object::{body_bytes, ObjectRef};
+use crate::object::{behind_seat, body_bytes, unseated, ObjectRef};
 use crate::write_log::Actor;
+use cats_engine::seat::Staged;
 use cats_engine::{Entry, Locked, Range, Step, Trail};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
@@ -42,6 +43,13 @@ impl<E: InlineEngine> Clone for Leased<'_, E> {
 }
 impl<E: InlineEngine> Copy for Leased<'_, E> {}
 
+/// What the place of an entry has, without its lease. The place is locked, or an engine shows the entry.
+#[inline(always)]
+fn in_place(entry: Option<Entry>) -> Option<Entry> {
+    // SAFETY: as for the function.
+    entry.map(|entry| unsafe { unseated(entry) })
+}
+
 /// The body of an object that a change may put, and whether it does, by what the place has.
 type Adding<'a> = (u64, &'a dyn Fn(Option<Entry>) -> bool);
 
@@ -52,6 +60,24 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         Plain {
             engine: self.owner.engine.either(),
             books: self.books,
+        }
+    }
+
+    /// An entry that the engine shows, without its seat, and its lease.
+    ///
+    /// # Safety
+    /// As for [`lease`].
+    #[inline(always)]
+    unsafe fn look_at(entry: Entry) -> (Entry, Lease) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match E::SEATED {
+                true => {
+                    let (entry, shared) = behind_seat(entry);
+                    (entry, shared.load())
+                }
+                false => (entry, lease(entry)),
+            }
         }
     }
 
@@ -72,7 +98,7 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
     /// The place of the entry is locked.
     pub unsafe fn count_out(self, entry: Entry, why: Event) {
         // SAFETY: the place is locked, so the object lives. Tables with leases have no groups.
-        let (ended, bytes) = unsafe { (lease(entry).notes() & ENDED != 0, body_bytes(entry.body)) };
+        let (ended, bytes) = unsafe { (lease(entry).notes() & ENDED != 0, body_bytes(unseated(entry).body)) };
         self.books.count(-i64::from(!ended), -(bytes as i64));
         match ended {
             // Relaxed: a count.
@@ -83,13 +109,14 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
 
     /// Runs a change of a locked place that knows nothing of leases. `old` is what the place has, and `now` is
     /// [the time for it](Leases::time_for). An object that has expired is hidden from the change, and removed. Its body is stored in `gone`,
-    /// for the caller to part with after the step.
+    /// for the caller to part with after the step. A new object may be in `staged` until the step is done. The change is shown a seat where
+    /// there is one.
     #[inline(always)]
     pub fn change<R>(
         self,
-        now: u64,
+        (guard, now): (&Guard, u64),
         old: Option<Entry>,
-        gone: &mut u64,
+        (gone, staged): (&mut u64, &Staged),
         paying: Option<&mut Paying<'_, E::Item>>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> (Step, R) {
@@ -102,14 +129,13 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         };
         if let Some(dead) = dead {
             // SAFETY: the place is locked.
-            unsafe { self.count_out(dead, Event::Expired) };
-            *gone = dead.body;
+            unsafe {
+                self.count_out(dead, Event::Expired);
+                *gone = self.owner.leases.leaving(guard, dead, Why::Expired);
+            }
         }
         let step = match step {
-            Step::Put(new) => {
-                self.owner.leases.grant(new, old, now);
-                step
-            }
+            Step::Put(new) => Step::Put(self.owner.leases.grant(new, old, now, staged)),
             _ if dead.is_some() => Step::Remove,
             step => step,
         };
@@ -155,14 +181,14 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         if let Some(limits) = self.owner.leases.limits() {
             return self.change_within(limits, guard, probe, adding, present, change);
         }
-        let mut gone = 0;
+        let (mut gone, staged) = (0, Staged::default());
         // The clock is read with the place locked. So a change after the instant of a snapshot is not of an earlier time.
         let result = self.plain().update_as_it_is(
             guard,
             probe,
             present,
             #[inline(always)]
-            |old| self.change(clock::now(), old, &mut gone, None, change),
+            |old| self.change((guard, clock::now()), old, (&mut gone, &staged), None, change),
         )?;
         self.part_with_expired(guard, gone);
         Ok(result)
@@ -198,7 +224,7 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
             }
         }
         loop {
-            let mut gone = 0;
+            let (mut gone, staged) = (0, Staged::default());
             let done = self.plain().update_as_it_is(guard, probe, present, |old| {
                 let now = self.owner.leases.time_for(old);
                 // SAFETY: the place is locked, so its object lives.
@@ -214,7 +240,7 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
                     return (Step::Keep, Err(price));
                 }
                 let change = change.take().expect("a change runs once");
-                let (step, result) = self.change(now, old, &mut gone, Some(&mut paying), change);
+                let (step, result) = self.change((guard, now), old, (&mut gone, &staged), Some(&mut paying), change);
                 (step, Ok(result))
             })?;
             self.part_with_expired(guard, gone);
@@ -243,10 +269,11 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         }
         // No room is made before, as in `change_within`: the change may fail, and then nothing is to be evicted.
         loop {
-            let mut gone = 0;
+            let (mut gone, staged) = (0, Staged::default());
             let done = self.plain().update_as_it_is(guard, probe, false, |old| {
                 let now = self.owner.leases.time_for(old);
-                self.change(now, old, &mut gone, Some(&mut paying), |live| {
+                self.change((guard, now), old, (&mut gone, &staged), Some(&mut paying), |live| {
+                    let live = in_place(live);
                     let (step, result) = change(live);
                     if let Step::Put(new) = step {
                         let lack = match limits.fits(new.body) {
@@ -349,8 +376,12 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
             let (mut dead, mut result) = (None, None);
             step(after.as_ref(), &mut |entry| {
                 // SAFETY: engines show entries under the guard.
-                dead = entry.filter(|entry| !unsafe { lives(*entry) });
-                result = dead.is_none().then(|| look(entry));
+                let is_dead = entry.is_some_and(|entry| !unsafe { lives(entry) });
+                let entry = in_place(entry);
+                (dead, result) = match is_dead {
+                    true => (entry, None),
+                    false => (None, Some(look(entry))),
+                };
             })?;
             match (dead, result) {
                 (Some(dead), _) => {
@@ -400,7 +431,8 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
                 last = Some(entry);
                 // SAFETY: engines show entries under the guard.
                 if unsafe { lives(entry) } {
-                    expand(entry, out);
+                    // SAFETY: as above.
+                    expand(unsafe { unseated(entry) }, out);
                 } else if number >= PASSED {
                     dead.push(entry);
                 }
@@ -429,7 +461,7 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         time: u64,
         may: impl FnOnce() -> bool,
     ) -> Result<bool, Busy> {
-        self.update(guard, probe, |old| match old {
+        self.change_and_tell(guard, probe, None, false, |old| match old {
             Some(entry) if may() => {
                 self.owner.leases.touch(entry, time, clock::now());
                 (Step::Touch, true)
@@ -441,9 +473,10 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
     /// See [`Store::time_left`](super::Store::time_left).
     pub fn time_left(self, guard: &Guard, probe: &Probe<'static>) -> Result<Option<(u64, u64)>, Busy> {
         let now = clock::now();
-        let found = self.owner.engine.read(guard, probe, |entry| entry)?;
-        // SAFETY: the engine has validated the entry.
-        let found = found.map(|entry| unsafe { (deadline(entry), own_end(entry.body, lease(entry))) });
+        let found = self.owner.engine.read(guard, probe, |entry| {
+            // SAFETY: engines show entries under the guard.
+            entry.map(|entry| unsafe { (deadline(entry), own_end(entry.body, lease(entry))) })
+        })?;
         let left = |time: u64| if time == NEVER { NEVER } else { time.saturating_sub(now) };
         Ok(found
             .filter(|(deadline, _)| *deadline > now)
@@ -458,9 +491,16 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         (stale, ahead): (u64, u64),
     ) -> Result<Option<(Entry, Life)>, Busy> {
         self.owner.leases.keep_for(stale);
-        let entry = self.owner.engine.read(guard, probe, |entry| entry)?;
+        let found = self.owner.engine.read(guard, probe, |entry| {
+            // SAFETY: engines show entries under the guard.
+            entry.map(|shown| (shown, unsafe { Self::look_at(shown) }))
+        })?;
+        let Some((shown, (entry, lease))) = found else {
+            return Ok(None);
+        };
         // SAFETY: the engine has validated the entry.
-        Ok(entry.and_then(|entry| Some((entry, unsafe { self.owner.leases.fetched(entry, stale, ahead) }?))))
+        let life = unsafe { self.owner.leases.fetched(shown, lease, stale, ahead) };
+        Ok(life.map(|life| (entry, life)))
     }
 
     /// See [`Store::keep_new`](super::Store::keep_new).
@@ -482,15 +522,15 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
         probe: &Probe<'static>,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        // The body of what was found, or 0, and its lease.
+        // The body of what was found as it was shown, or 0, and its lease.
         let none = Lease::new(NEVER, NOWHERE);
         let mut seen = (0, none);
         let result = self.owner.engine.read(guard, probe, |entry: Option<Entry>| {
             // SAFETY: engines show entries under the guard.
-            let living = entry.map(|entry| (entry, unsafe { lease(entry) }));
-            let living = living.filter(|(_, lease)| !is_expired(*lease));
-            seen = living.map_or((0, none), |(entry, lease)| (entry.body, lease));
-            look(living.map(|(entry, _)| entry))
+            let found = entry.map(|shown| (shown.body, unsafe { Self::look_at(shown) }));
+            let living = found.filter(|(_, (_, lease))| !is_expired(*lease));
+            seen = living.map_or((0, none), |(body, (_, lease))| (body, lease));
+            look(living.map(|(_, (entry, _))| entry))
         })?;
         let (body, lease) = seen;
         if U::COUNTS && body != 0 {
@@ -501,18 +541,20 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
 
     #[inline(always)]
     fn read_entry<U: Use>(self, guard: &Guard, probe: &Probe<'static>) -> Result<Option<Entry>, Busy> {
-        let Some(found) = self.owner.engine.read(guard, probe, |entry| entry)? else {
+        let found = self.owner.engine.read(guard, probe, |entry| {
+            // SAFETY: engines show entries under the guard.
+            entry.map(|shown| (shown.body, unsafe { Self::look_at(shown) }))
+        })?;
+        let Some((shown, (entry, lease))) = found else {
             return Ok(None);
         };
-        // SAFETY: the engine has validated the entry.
-        let lease = unsafe { lease(found) };
         if is_expired(lease) {
             return Ok(None);
         }
         if U::COUNTS {
-            self.owner.leases.used(found.body, lease);
+            self.owner.leases.used(shown, lease);
         }
-        Ok(Some(found))
+        Ok(Some(entry))
     }
 
     fn update<R>(
@@ -521,7 +563,7 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
         probe: &Probe<'static>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        self.change_and_tell(guard, probe, None, false, change)
+        self.change_and_tell(guard, probe, None, false, |old| change(in_place(old)))
     }
 
     fn update_present<R: Default>(
@@ -531,7 +573,7 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         self.change_and_tell(guard, probe, None, true, |old| {
-            old.map_or_else(|| (Step::Keep, R::default()), change)
+            in_place(old).map_or_else(|| (Step::Keep, R::default()), change)
         })
     }
 
@@ -543,7 +585,9 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
         puts: impl Fn(Option<Entry>) -> bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        self.change_and_tell(guard, probe, Some((body, &puts)), false, change)
+        self.change_and_tell(guard, probe, Some((body, &|old| puts(in_place(old)))), false, |old| {
+            change(in_place(old))
+        })
     }
 
     fn update_making<R>(
@@ -603,7 +647,8 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
                 let mut places = LeasedPlaces {
                     places,
                     content: self,
-                    now,
+                    time: (guard, now),
+                    staged: Staged::default(),
                     paying: paying.as_mut(),
                     gone: Vec::new(),
                 };
@@ -652,7 +697,8 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
         self.owner.engine.scan_from(guard, position, limit, out, |entry, out| {
             // SAFETY: engines show entries under the guard.
             if unsafe { lives(entry) } {
-                expand(entry, out);
+                // SAFETY: as above.
+                expand(unsafe { unseated(entry) }, out);
             }
         })
     }
@@ -675,7 +721,8 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
 struct LeasedPlaces<'a, 's, E: InlineEngine> {
     places: &'a mut dyn Locked,
     content: Leased<'s, E>,
-    now: u64,
+    time: (&'a Guard, u64),
+    staged: Staged,
     /// For a table with a limit.
     paying: Option<&'a mut Paying<'s, E::Item>>,
     /// The bodies of objects that have expired and were removed. The caller parts with them.
@@ -685,17 +732,21 @@ struct LeasedPlaces<'a, 's, E: InlineEngine> {
 impl<E: InlineEngine> Locked for LeasedPlaces<'_, '_, E> {
     fn get(&self, i: usize) -> Option<Entry> {
         // SAFETY: the place is locked, so its object lives.
-        self.places
+        let live = self
+            .places
             .get(i)
-            .filter(|entry| unsafe { lease(*entry) }.deadline() > self.now)
+            .filter(|entry| unsafe { lease(*entry) }.deadline() > self.time.1);
+        in_place(live)
     }
 
     fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
-        let (content, now) = (self.content, self.now);
+        let (content, time, staged) = (self.content, self.time, &self.staged);
         let (mut gone, paying) = (0, &mut self.paying);
         self.places.update(i, &mut |old| {
             let paying = paying.as_deref_mut();
-            let (step, ()) = content.change(now, old, &mut gone, paying, |old| (change(old), ()));
+            let (step, ()) = content.change(time, old, (&mut gone, staged), paying, |old| {
+                (change(in_place(old)), ())
+            });
             step
         });
         if gone != 0 {
@@ -704,11 +755,13 @@ impl<E: InlineEngine> Locked for LeasedPlaces<'_, '_, E> {
     }
 
     fn update_all(&mut self, probes: usize, change: &mut dyn FnMut(usize, Option<Entry>) -> Step) {
-        let (content, now) = (self.content, self.now);
+        let (content, time, staged) = (self.content, self.time, &self.staged);
         let (all_gone, paying) = (&mut self.gone, &mut self.paying);
         self.places.update_all(probes, &mut |i, old| {
             let (mut gone, paying) = (0, paying.as_deref_mut());
-            let (step, ()) = content.change(now, old, &mut gone, paying, |old| (change(i, old), ()));
+            let (step, ()) = content.change(time, old, (&mut gone, staged), paying, |old| {
+                (change(i, in_place(old)), ())
+            });
             all_gone.extend(Some(gone).filter(|gone| *gone != 0));
             step
         });

@@ -18,7 +18,8 @@ use crate::evict::allowance::{wheel_parts, Limited};
 use crate::expiry::notices::{Notices, Why};
 use crate::expiry::wake_by;
 use crate::expiry::wheel::{Wheel, FEW_PARTS, PARTS};
-use crate::object::{lease_of, own_end_of, retire_body};
+use crate::object::{lease_of, own_end_of, refers, retire_body, take_staged, unseated};
+use cats_engine::seat::{is_seat, Staged};
 use cats_engine::Entry;
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
@@ -47,6 +48,8 @@ pub struct Leases<T: KeyItem> {
     pub ended: AtomicUsize,
     /// The position of the key.
     pub key: usize,
+    /// Whether leases are in cells.
+    seated: bool,
     pub wheel: Wheel<T>,
     /// Odd while all items are looked at, as there were too many. Each such sweep has another number.
     pub sweep: AtomicUsize,
@@ -64,6 +67,21 @@ pub struct Leases<T: KeyItem> {
 pub unsafe fn lease(entry: Entry) -> Lease {
     // SAFETY: as the caller promises.
     unsafe { lease_of(entry.body) }.load()
+}
+
+/// Changes the lease of an object that was read. Where it has a seat, only if the lease is still the one that was seen: otherwise it may
+/// be that of another object.
+///
+/// # Safety
+/// The object was read under the caller's guard.
+#[inline]
+pub unsafe fn change_seen(body: u64, seen: Lease, mut change: impl FnMut(Lease) -> Option<Lease>) {
+    // SAFETY: as the caller promises.
+    let shared = unsafe { lease_of(body) };
+    shared.change(|lease| match is_seat(body) && lease != seen {
+        true => None,
+        false => change(lease),
+    });
 }
 
 /// Whether an entry of a table with leases has not expired.
@@ -123,9 +141,16 @@ fn after(now: u64, time: u64) -> u64 {
 }
 
 impl<T: KeyItem> Leases<T> {
-    pub fn new(expiry: Option<Expiry>, limit: Option<Limit>, key: usize, ordered: bool, shared: bool) -> Self {
+    pub fn new(
+        expiry: Option<Expiry>,
+        limit: Option<Limit>,
+        key: usize,
+        (ordered, seated): (bool, bool),
+        shared: bool,
+    ) -> Self {
         let limited = Limited {
             ordered,
+            seated,
             expires: expiry.is_some(),
             shared,
         };
@@ -142,6 +167,7 @@ impl<T: KeyItem> Leases<T> {
             stale: AtomicU64::new(0),
             ended: AtomicUsize::new(0),
             key,
+            seated,
             wheel: Wheel::new(parts),
             sweep: AtomicUsize::new(0),
             limits,
@@ -174,6 +200,23 @@ impl<T: KeyItem> Leases<T> {
         }
     }
 
+    /// The body of an object that is about to leave its place, for [`part_with`](Self::part_with): 0 if nothing is to be parted with. One
+    /// without a block is copied if somebody is told of it.
+    ///
+    /// # Safety
+    /// The place is locked.
+    #[inline]
+    pub unsafe fn leaving(&self, guard: &Guard, entry: Entry, why: Why) -> u64 {
+        // SAFETY: as the caller promises.
+        let body = unsafe { unseated(entry) }.body;
+        match (refers(body), self.notices()) {
+            (true, _) => body,
+            (false, None) => 0,
+            // SAFETY: as the caller promises.
+            (false, Some(notices)) => unsafe { notices.copy_of(guard, entry, self.key, why) },
+        }
+    }
+
     /// Lets objects that are [kept](Self::keep) stay for so many milliseconds after their end.
     pub fn keep_for(&self, stale: u64) {
         // Relaxed: a number of its own. The load first spares the line a write.
@@ -184,12 +227,12 @@ impl<T: KeyItem> Leases<T> {
 
     /// Lets a fetch have an object for some time after its end, unless that would take room from others that nobody frees.
     #[cold]
-    pub fn keep(&self, entry: Entry, lease: Lease) {
-        if lease.notes() & KEPT != 0 || self.limits.as_ref().is_some_and(|limits| !limits.evicts()) {
+    pub fn keep(&self, entry: Entry, seen: Lease) {
+        if seen.notes() & KEPT != 0 || self.limits.as_ref().is_some_and(|limits| !limits.evicts()) {
             return;
         }
         // SAFETY: the caller has read the entry under its guard, or made the object.
-        unsafe { lease_of(entry.body) }.change(|lease| Some(lease.with_notes(lease.notes() | KEPT)));
+        unsafe { change_seen(entry.body, seen, |lease| Some(lease.with_notes(lease.notes() | KEPT))) }
     }
 
     /// When an object with this lease is removed.
@@ -201,14 +244,12 @@ impl<T: KeyItem> Leases<T> {
         }
     }
 
-    /// What a fetch may have of an entry: an object that has ended less than `stale` milliseconds ago, or one that lives, and perhaps ends
-    /// within `ahead` milliseconds. `None` if it has nothing. What lives counts as used, and is kept.
+    /// What a fetch may have of an entry with this lease: one that lives, and perhaps ends within `ahead` milliseconds, or that has ended less
+    /// than `stale` milliseconds ago. `None` if it has nothing. What lives counts as used, and is kept.
     ///
     /// # Safety
     /// As for [`lease`].
-    pub unsafe fn fetched(&self, entry: Entry, stale: u64, ahead: u64) -> Option<Life> {
-        // SAFETY: as the caller promises.
-        let seen = unsafe { lease(entry) };
+    pub unsafe fn fetched(&self, entry: Entry, seen: Lease, stale: u64, ahead: u64) -> Option<Life> {
         if is_expired(seen) {
             return (seen.notes() & KEPT != 0 && !is_past(after(seen.deadline(), stale))).then_some(Life::Ended);
         }
@@ -219,10 +260,10 @@ impl<T: KeyItem> Leases<T> {
         if ahead == 0 {
             return Some(Life::Lives);
         }
-        // A use may have moved the deadline. It moves no own end.
+        // A use may have moved the deadline, unless there is a seat. It moves no own end.
         // SAFETY: as the caller promises.
         let end = unsafe {
-            let now = lease(entry);
+            let now = if is_seat(entry.body) { seen } else { lease(entry) };
             own_end_of(entry.body, now).map_or(now, |end| end.load()).deadline()
         };
         Some(match end {
@@ -268,6 +309,7 @@ impl<T: KeyItem> Leases<T> {
     /// write.
     #[inline(never)]
     fn extend(&self, body: u64) {
+        debug_assert!(!is_seat(body), "the place may have another object by now");
         let idle = self.idle;
         // SAFETY: the caller has read the object under its guard.
         let shared = unsafe { lease_of(body) };
@@ -325,10 +367,18 @@ impl<T: KeyItem> Leases<T> {
         }
     }
 
-    /// Gives a new object the lease that it requests. `old_entry` is what its place has, expired or not. The place is locked.
-    pub fn grant(&self, new: Entry, old_entry: Option<Entry>, now: u64) {
+    /// Gives a new object the lease that it requests. `old_entry` is what its place has, expired or not. The place is locked. Returns the
+    /// entry to put. If that has a seat, it is the one of `staged`.
+    pub fn grant(&self, new: Entry, old_entry: Option<Entry>, now: u64, staged: &Staged) -> Entry {
         // SAFETY: the place is locked, so its object lives, and the new one too.
-        let (requested, old) = unsafe { (lease(new), old_entry.map(|old| lease(old))) };
+        let old = old_entry.map(|old| unsafe { lease(old) });
+        let (body, requested) = match (is_seat(new.body), self.seated) {
+            // SAFETY: the new object's own, which nobody needs any more.
+            (true, _) => unsafe { take_staged(new.body) },
+            (false, true) => (new.body, Lease::of_request(Request::Kept)),
+            // SAFETY: as above.
+            (false, false) => (new.body, unsafe { lease(new) }),
+        };
         let lifetime = self.lifetime();
         let asked = match requested.request() {
             Request::Given(time) | Request::Bounded { time, .. } => time != NEVER,
@@ -357,8 +407,15 @@ impl<T: KeyItem> Leases<T> {
         }
         let place = self.place_for(new, old, deadline, now);
         let granted = requested.with_deadline(deadline).with_place(place).with_notes(notes);
+        if self.seated {
+            return Entry {
+                body: staged.seat(body, granted.word()),
+                ..new
+            };
+        }
         // SAFETY: as above.
         unsafe { lease_of(new.body) }.store(granted);
+        new
     }
 
     /// Gives a new object its own end: the one that it requests, that of the object which it replaces, if it keeps the lease, or that of the

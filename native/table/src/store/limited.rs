@@ -4,7 +4,7 @@
 use super::engine::InlineEngine;
 use super::items::KeyItem;
 use super::leased::Leased;
-use super::leases::{deadline, is_expired, lease};
+use super::leases::{change_seen, deadline, is_expired, lease};
 use crate::budget::Budget;
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::allowance::{about_objects, Allowance, Bytes, Limited};
@@ -13,7 +13,7 @@ use crate::evict::shards::{Found, Shards};
 use crate::expiry::notices::Why;
 use crate::failure;
 use crate::object::schema::Probe;
-use crate::object::{key_of, lease_of, memory_of};
+use crate::object::{key_of, lease_of, memory_of, unseated};
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
@@ -242,10 +242,13 @@ impl<T: KeyItem> Limits<T> {
     /// The body is that of an object with a lease, which lives.
     #[inline]
     pub unsafe fn cost(&self, body: u64) -> i64 {
-        match &self.allowance {
-            None => 1,
-            // SAFETY: as the caller promises.
-            Some(allowance) => unsafe { (memory_of(body) + allowance.of_object(T::bytes_for(body, self.key))) as i64 },
+        let Some(allowance) = &self.allowance else {
+            return 1;
+        };
+        // SAFETY: as the caller promises.
+        unsafe {
+            let Entry { body, .. } = unseated(Entry { key: 0, body });
+            (memory_of(body) + allowance.of_object(T::bytes_for(body, self.key))) as i64
         }
     }
 
@@ -333,14 +336,14 @@ impl<T: KeyItem> Limits<T> {
     #[inline(always)]
     pub fn used(&self, body: u64, lease: Lease) {
         if lease.notes() & USES < self.most_uses.load(Ordering::Relaxed) {
-            self.count_use(body);
+            self.count_use(body, lease);
         }
     }
 
     #[cold]
-    fn count_use(&self, body: u64) {
+    fn count_use(&self, body: u64, seen: Lease) {
         // SAFETY: the caller has read the object under its guard, or its place is locked.
-        unsafe { lease_of(body) }.change(|lease| self.with_use(lease));
+        unsafe { change_seen(body, seen, |lease| self.with_use(lease)) }
     }
 
     /// The lease with one use more, if that matters.
@@ -644,17 +647,17 @@ impl<T: KeyItem> Limits<T> {
                 true => (Event::Expired, Why::Expired),
                 false => (Event::Evicted, Why::Evicted),
             };
+            met = Met::Evicted;
             // SAFETY: the place is locked.
-            unsafe { content.count_out(entry, event) };
-            (met, gone) = (Met::Evicted, entry.body);
+            unsafe {
+                content.count_out(entry, event);
+                self.count_keys(None, Some(entry.body));
+                tally.freed.set(tally.freed.get() + self.cost(entry.body));
+                gone = content.owner.leases.leaving(guard, entry, why);
+            }
             Step::Remove
         });
         if gone != 0 {
-            // SAFETY: the object lives as long as the guard.
-            unsafe {
-                self.count_keys(None, Some(gone));
-                tally.freed.set(tally.freed.get() + self.cost(gone));
-            }
             // SAFETY: nothing links to the object any more.
             unsafe { content.owner.leases.part_with(guard, gone, why) }
         }

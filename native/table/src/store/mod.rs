@@ -27,8 +27,8 @@ use crate::failure::Failure;
 use crate::flights::Flights;
 use crate::history::History;
 use crate::object::group::free_entry;
-use crate::object::schema::{Exact, Ordered, Probe};
-use crate::object::ObjectRef;
+use crate::object::schema::{Exact, Ordered, Probe, SeatedExact};
+use crate::object::{unseated, ObjectRef};
 use crate::write_log::{Actor, WriteLog};
 use books::Books;
 use cats_engine::ca::{Ca, Thresholds};
@@ -42,12 +42,12 @@ use cats_sync::recorder::Recorder;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use change::Alone;
-use engine::{erased, DefaultEngine, InlineEngine, Spot};
+use engine::{erased, DefaultEngine, Either, InlineEngine, Seated, Spot};
 use leased::{Leased, LeasedEngine};
 use leases::{lives, Leases, Life};
 use limited::Planned;
 use other::{Boxed, Frozen, Other};
-use setup::Setup;
+use setup::{is_seated, Setup};
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
@@ -65,6 +65,7 @@ enum Stock {
 /// What costs plain tables no more than a branch that is not taken.
 #[allow(clippy::large_enum_variant)]
 enum Far {
+    SeatedHash(LeasedEngine<Seated>),
     LeasedHash(LeasedEngine<Hash<Exact>>),
     LeasedCa(LeasedEngine<Ca<Ordered>>),
     Boxed(Box<dyn Other>),
@@ -110,6 +111,10 @@ macro_rules! content {
 macro_rules! far {
     ($far:expr, $books:ident, $content:ident => $call:expr) => {
         match $far {
+            Far::SeatedHash(owner) => {
+                let $content = Leased { owner, books: $books };
+                $call
+            }
             Far::LeasedHash(owner) => {
                 let $content = Leased { owner, books: $books };
                 $call
@@ -134,6 +139,7 @@ macro_rules! engine {
     ($store:expr, $engine:ident => $call:expr, $other:pat => $otherwise:expr) => {
         match &$store.stock {
             Stock::Hash($engine) | Stock::Far(Far::LeasedHash(LeasedEngine { engine: $engine, .. })) => $call,
+            Stock::Far(Far::SeatedHash(LeasedEngine { engine: $engine, .. })) => $call,
             Stock::Ca($engine) | Stock::Far(Far::LeasedCa(LeasedEngine { engine: $engine, .. })) => $call,
             Stock::Far(Far::Boxed($other)) => $otherwise,
         }
@@ -144,6 +150,13 @@ macro_rules! engine {
 macro_rules! leased {
     ($store:expr, $content:ident => $call:expr) => {
         match &$store.stock {
+            Stock::Far(Far::SeatedHash(owner)) => {
+                let $content = Leased {
+                    owner,
+                    books: &$store.books,
+                };
+                Some($call)
+            }
             Stock::Far(Far::LeasedHash(owner)) => {
                 let $content = Leased {
                     owner,
@@ -161,6 +174,13 @@ macro_rules! leased {
             _ => None,
         }
     };
+}
+
+/// Lets an engine take no more bytes than its contents may have, if they are limited.
+fn keep_within<E: InlineEngine>(engine: &E, leases: &Leases<E::Item>) {
+    if let Some(bytes) = leases.limits().and_then(|limits| limits.bucket_bytes()) {
+        engine.keep_within(bytes);
+    }
 }
 
 /// Calls a function that is not inlined. What it needs is moved there, so that only this way has it in memory.
@@ -182,16 +202,20 @@ impl Store {
         let stock = match (name, is_leased) {
             (EngineName::Hash, false) => Stock::Hash(Hash::new(Exact::new(key))?),
             (EngineName::Ca, false) => Stock::Ca(Ca::with_thresholds(Ordered::new(key), thresholds)),
+            (EngineName::Hash, true) if is_seated(name, expiry) => {
+                let leases = Box::new(Leases::new(expiry, limit, key, (false, true), shared));
+                let engine = Hash::new(SeatedExact::new(key))?;
+                keep_within(&engine, &leases);
+                Stock::Far(Far::SeatedHash(LeasedEngine { engine, leases }))
+            }
             (EngineName::Hash, true) => {
-                let leases = Box::new(Leases::new(expiry, limit, key, false, shared));
+                let leases = Box::new(Leases::new(expiry, limit, key, (false, false), shared));
                 let engine = Hash::new(Exact::new(key))?;
-                if let Some(bytes) = leases.limits().and_then(|limits| limits.bucket_bytes()) {
-                    engine.keep_within(bytes);
-                }
+                keep_within(&engine, &leases);
                 Stock::Far(Far::LeasedHash(LeasedEngine { engine, leases }))
             }
             (EngineName::Ca, true) => {
-                let leases = Box::new(Leases::new(expiry, limit, key, true, shared));
+                let leases = Box::new(Leases::new(expiry, limit, key, (true, false), shared));
                 // A split of a base node takes more bytes than its objects pay for.
                 let thresholds = if small { Thresholds::NEVER } else { thresholds };
                 let engine = Ca::with_thresholds(Ordered::new(key), thresholds);
@@ -293,15 +317,7 @@ impl Store {
     pub fn tree(&self) -> Option<&Ca<Ordered>> {
         match self.default_engine()? {
             DefaultEngine::Ca(engine) => Some(engine),
-            DefaultEngine::Hash(_) => None,
-        }
-    }
-
-    /// The hash table, if that is how the contents are stored.
-    pub fn hash_table(&self) -> Option<&Hash<Exact>> {
-        match self.default_engine()? {
-            DefaultEngine::Hash(engine) => Some(engine),
-            DefaultEngine::Ca(_) => None,
+            _ => None,
         }
     }
 
@@ -656,7 +672,8 @@ impl Store {
         let mut expand = |entry: Entry, out: &mut Vec<ObjectRef<'g>>| {
             // SAFETY: engines show entries under the guard.
             dead = leased && !unsafe { lives(entry) };
-            expand(entry, out);
+            // SAFETY: as above.
+            expand(unsafe { unseated(entry) }, out);
         };
         engine!(self, engine => InlineEngine::find_nth(engine, guard, place, limit, out, &mut expand)?, other => {
             if let Some(snapshot) = other.snapshot() {
@@ -687,7 +704,8 @@ impl Store {
         let mut expand = |entry: Entry, out: &mut Vec<ObjectRef<'g>>| {
             // SAFETY: engines show entries under the guard.
             if !leased || unsafe { lives(entry) } {
-                expand(entry, out);
+                // SAFETY: as above.
+                expand(unsafe { unseated(entry) }, out);
             }
         };
         engine!(self, engine => engine.slot(guard, number, &mut expand), other => other.slot(guard, number, &mut expand))
@@ -806,11 +824,12 @@ impl Store {
     pub fn dismantle(&mut self, limit: usize) -> bool {
         let mut free = |entry: Entry| {
             // SAFETY: the store has no other user, and the engine shows each entry once.
-            unsafe { free_entry(entry.body) }
+            unsafe { free_entry(unseated(entry).body) }
         };
         match &mut self.stock {
             Stock::Hash(engine) => engine.dismantle(limit, &mut free),
             Stock::Ca(engine) => engine.dismantle(limit, &mut free),
+            Stock::Far(Far::SeatedHash(owner)) => owner.engine.dismantle(limit, &mut free),
             Stock::Far(Far::LeasedHash(owner)) => owner.engine.dismantle(limit, &mut free),
             Stock::Far(Far::LeasedCa(owner)) => owner.engine.dismantle(limit, &mut free),
             Stock::Far(Far::Boxed(engine)) => engine.dismantle(limit, &mut free),

@@ -1,5 +1,6 @@
 //! With what contents are made, so that others can be made in the same way.
 
+use crate::engines::EngineName;
 use crate::evict::account::Limit;
 use cats_engine::config::Config;
 
@@ -20,6 +21,11 @@ pub struct Expiry {
     pub ttl: u64,
     /// The milliseconds that an object lives after it was last read. `u64::MAX`: reads do not matter.
     pub idle: u64,
+}
+
+/// Whether contents with leases, in this engine and with this expiry, have them in cells. There is no room for an own end in a cell.
+pub fn is_seated(engine: EngineName, expiry: Option<Expiry>) -> bool {
+    engine == EngineName::Hash && expiry.is_none_or(|expiry| expiry.idle == u64::MAX)
 }
 
 impl Default for Expiry {

@@ -263,6 +263,7 @@ impl Table {
             key: self.key(),
             packed: self.options.compressed(),
             leased: self.options.leased(),
+            seated: self.options.seated(),
             idle: self.options.idle(),
             bounded: self.options.bounded(),
         }

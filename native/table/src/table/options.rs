@@ -6,7 +6,7 @@ use crate::evict::account::{Limit, Unit};
 use crate::evict::allowance::{leaves_room, Limited};
 use crate::evict::policies::Policy;
 use crate::store::is_built;
-use crate::store::setup::{Expiry, Setup};
+use crate::store::setup::{is_seated, Expiry, Setup};
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
 use std::fmt;
 
@@ -234,6 +234,12 @@ impl Options {
     #[inline]
     pub fn leased(self) -> bool {
         self.get(LEASED) != 0
+    }
+
+    /// Whether leases are in cells: see [`is_seated`].
+    #[inline]
+    pub fn seated(self) -> bool {
+        self.leased() && !self.idle() && self.engine() == EngineName::Hash
     }
 
     /// Whether reads make the table's objects live longer.
@@ -477,6 +483,7 @@ fn finish_setup(
     }
     let limited = Limited {
         ordered: options.engine() == EngineName::Ca,
+        seated: is_seated(options.engine(), expiry),
         expires: expiry.is_some(),
         shared: options.shared(),
     };

@@ -1,5 +1,5 @@
 //! Buckets. A bucket has a head of 24 bytes, a block of 128 bytes with eight entries, and overflow blocks of 64 bytes
-//! with three entries each.
+//! with three entries each. In a table with [cells](crate::shared::seat), an entry takes three words: a block has 192 bytes, and an overflow block two entries.
 //!
 //! The head holds:
 //! - a version lock, which protects the whole bucket;
@@ -23,6 +23,7 @@
 //! other half by a split. So an overtaken reader reads valid memory. It may stray into the other bucket, but then the
 //! version of the head has changed.
 
+use crate::shared::seat::{seat, Stored};
 use crate::{hash_of, Entry};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -31,9 +32,13 @@ use cats_sync::version_lock::VersionLock;
 use std::ptr::{self, NonNull};
 
 /// Entries of a bucket's block.
-pub const SLOTS: usize = 8;
-/// Entries of an overflow block.
-pub const MORE: usize = 3;
+const SLOTS: usize = 8;
+/// The words of a block, where entries have a key and a body.
+pub const PLAIN: usize = 2 * SLOTS;
+/// The same where they have a cell besides.
+pub const WITH_CELLS: usize = 3 * SLOTS;
+/// The words of an overflow block for entries.
+const FAR_WORDS: usize = 6;
 /// A reader follows this many links before it checks that it is still in the bucket.
 const HOPS: usize = 16;
 /// The overflow blocks that [`Bucket::load`] looks at.
@@ -51,17 +56,31 @@ pub struct Head {
 
 /// Eight entries.
 #[repr(C, align(64))]
-pub struct Block {
-    slots: [Slot; SLOTS],
+pub struct Block<const WORDS: usize> {
+    words: [AtomicU64; WORDS],
 }
 
-/// Three entries with their tags.
+/// A few entries with their tags.
 #[repr(C, align(64))]
 pub struct Overflow {
     next: AtomicPtr<Overflow>,
     marks: Marks,
-    slots: [Slot; MORE],
+    words: [AtomicU64; FAR_WORDS],
 }
+
+/// The words of an entry: key, body, and perhaps the cell.
+const fn stride(words: usize) -> usize {
+    words / SLOTS
+}
+
+/// Entries of an overflow block.
+pub const fn more(words: usize) -> usize {
+    FAR_WORDS / stride(words)
+}
+
+/// The slots of a block or an overflow block.
+#[derive(Clone, Copy)]
+struct Row<'g, const WORDS: usize>(&'g [AtomicU64]);
 
 /// The address of the first overflow block, or null. The bits that an address leaves free hold the filter.
 struct Link(AtomicPtr<Overflow>);
@@ -70,15 +89,9 @@ struct Link(AtomicPtr<Overflow>);
 #[derive(Clone, Copy)]
 struct Linked(*mut Overflow);
 
-#[repr(C)]
-struct Slot {
-    key: AtomicU64,
-    body: AtomicU64,
-}
-
 // Under a model checker atomics are larger.
-const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 24 && size_of::<Block>() == 128);
-const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Overflow>() == 64);
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 24 && size_of::<Overflow>() == 64);
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Block<PLAIN>>() == 128);
 
 /// The tag of a hash, from bits that do not select the bucket. Never 0.
 #[inline]
@@ -137,7 +150,7 @@ impl Seen {
         size_of::<u64>() - (self.0.leading_zeros() / 8) as usize
     }
 
-    /// Whether the last slot is taken. Then all are.
+    /// Whether the last slot of a block is taken. Then all are.
     #[inline]
     fn is_full(self) -> bool {
         self.0 >> (8 * (SLOTS - 1)) != 0
@@ -214,41 +227,108 @@ impl Iterator for Slots {
     }
 }
 
-impl Slot {
-    fn free() -> Self {
-        Self {
-            key: AtomicU64::new(0),
-            body: AtomicU64::new(0),
-        }
+impl<'g, const WORDS: usize> Row<'g, WORDS> {
+    /// The number of slots.
+    fn slots(self) -> usize {
+        self.0.len() / stride(WORDS)
     }
 
-    /// The entry. `None` if the slot is free. For a reader, the two words may belong to different entries.
-    #[inline]
-    fn entry(&self) -> Option<Entry> {
+    #[inline(always)]
+    fn key(self, slot: usize) -> &'g AtomicU64 {
+        &self.0[slot * stride(WORDS)]
+    }
+
+    #[inline(always)]
+    fn body(self, slot: usize) -> &'g AtomicU64 {
+        &self.0[slot * stride(WORDS) + 1]
+    }
+
+    /// The cell of an entry, in a table with cells.
+    #[inline(always)]
+    fn cell(self, slot: usize) -> &'g AtomicU64 {
+        &self.0[slot * stride(WORDS) + 2]
+    }
+
+    /// The entry of a slot as it is in the memory. `None` if the slot is free, or there is no such slot. For a reader, the two words may
+    /// belong to different entries.
+    #[inline(always)]
+    fn raw(self, slot: usize) -> Option<Entry> {
         // Acquire, for both: a body may be the address of a new object.
-        let key = self.key.load(Ordering::Acquire);
+        let key = self.0.get(slot * stride(WORDS))?.load(Ordering::Acquire);
+        // SAFETY: a row has whole slots, and it has the first word of this one.
+        let body = unsafe { self.0.get_unchecked(slot * stride(WORDS) + 1) };
         (key != 0).then(|| Entry {
             key,
-            body: self.body.load(Ordering::Acquire),
+            body: body.load(Ordering::Acquire),
         })
     }
 
-    fn fill(&self, entry: Entry) {
-        // Release: a reader that sees the body sees what it points to.
-        self.body.store(entry.body, Ordering::Release);
-        // Release: the second invariant.
-        self.key.store(entry.key, Ordering::Release);
+    /// The same as it is shown.
+    #[inline(always)]
+    fn entry(self, slot: usize) -> Option<Entry> {
+        self.raw(slot).map(|entry| self.shown(slot, entry))
+    }
+
+    #[inline(always)]
+    fn shown(self, slot: usize, entry: Entry) -> Entry {
+        match WORDS {
+            PLAIN => entry,
+            _ => Entry {
+                body: seat(self.body(slot)),
+                ..entry
+            },
+        }
+    }
+
+    /// The entries from the first one to the last.
+    #[inline(always)]
+    fn entries(self) -> impl Iterator<Item = Entry> + 'g {
+        (0..self.slots()).map_while(move |slot| self.entry(slot))
+    }
+
+    /// The entry of a slot as it is stored. `None` if the slot is free.
+    #[inline]
+    fn stored(self, slot: usize) -> Option<Stored> {
+        let entry = self.raw(slot)?;
+        // Relaxed: the caller has the lock, and what others change of a cell meanwhile is lost.
+        let cell = if WORDS != PLAIN {
+            self.cell(slot).load(Ordering::Relaxed)
+        } else {
+            0
+        };
+        Some(Stored { entry, cell })
     }
 
     #[inline]
-    fn replace(&self, body: u64) {
-        // Release pairs with the Acquire of `entry`.
-        self.body.store(body, Ordering::Release);
+    fn fill(self, slot: usize, stored: Stored) {
+        self.replace(slot, stored);
+        // Release: the second invariant.
+        self.key(slot).store(stored.entry.key, Ordering::Release);
     }
 
-    fn clear(&self) {
+    /// Replaces the body of the entry, and its cell.
+    #[inline]
+    fn replace(self, slot: usize, stored: Stored) {
+        if WORDS != PLAIN {
+            // Release, like every store on which a reader may act before it validates.
+            self.cell(slot).store(stored.cell, Ordering::Release);
+        }
+        // Release pairs with the Acquire of `raw`: a reader that sees the body sees what it points to.
+        self.body(slot).store(stored.entry.body, Ordering::Release);
+    }
+
+    fn clear(self, slot: usize) {
         // Release, like every store on which a reader may act before it validates.
-        self.key.store(0, Ordering::Release);
+        self.key(slot).store(0, Ordering::Release);
+    }
+
+    /// Takes all entries out. The caller must clear the tags.
+    fn take(self) -> [Option<Stored>; SLOTS] {
+        std::array::from_fn(|slot| {
+            let stored = (slot < self.slots()).then(|| self.stored(slot))?;
+            self.clear(slot);
+            stored
+        })
     }
 }
 
@@ -270,25 +350,33 @@ impl Head {
     }
 }
 
-impl Block {
+impl<const WORDS: usize> Block<WORDS> {
     /// Makes `count` empty blocks at `at`.
     ///
     /// # Safety
     /// There is unused memory for them at `at`, aligned to 64.
-    pub unsafe fn init(at: *mut Block, count: usize) {
+    pub unsafe fn init(at: *mut Self, count: usize) {
         for i in 0..count {
             let block = Block {
-                slots: std::array::from_fn(|_| Slot::free()),
+                words: std::array::from_fn(|_| AtomicU64::new(0)),
             };
             // SAFETY: the caller's promise.
             unsafe { at.add(i).write(block) }
         }
     }
 
-    /// Prefetches the cache line of a slot.
-    #[inline]
-    fn prefetch(&self, slot: usize) {
-        cats_sync::prefetch(self.slots.as_ptr().wrapping_add(slot));
+    #[inline(always)]
+    fn row(&self) -> Row<'_, WORDS> {
+        Row(&self.words)
+    }
+}
+
+/// What is stored for an entry that is put into the table.
+#[inline(always)]
+fn stored_of<const WORDS: usize>(entry: Entry) -> Stored {
+    match WORDS {
+        PLAIN => Stored { entry, cell: 0 },
+        _ => Stored::behind(entry),
     }
 }
 
@@ -298,8 +386,13 @@ impl Overflow {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
             marks: Marks(AtomicU64::new(0)),
-            slots: std::array::from_fn(|_| Slot::free()),
+            words: std::array::from_fn(|_| AtomicU64::new(0)),
         }
+    }
+
+    #[inline(always)]
+    fn row<const WORDS: usize>(&self) -> Row<'_, WORDS> {
+        Row(&self.words[..more(WORDS) * stride(WORDS)])
     }
 
     #[inline]
@@ -311,44 +404,34 @@ impl Overflow {
 
 /// The slot with the key, among the chosen slots, and its entry.
 #[inline(always)]
-fn find(slots: &[Slot], chosen: Slots, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
+fn find<const WORDS: usize>(
+    row: Row<'_, WORDS>,
+    chosen: Slots,
+    word: u64,
+    mut matches: impl FnMut(Entry) -> bool,
+) -> Option<(usize, Entry)> {
     for slot in chosen {
         // False candidates of the tag search may be beyond the slots of an overflow block.
-        if let Some(entry) = slots.get(slot).and_then(Slot::entry) {
-            if entry.key == word && (word & 3 == 3 || matches(entry)) {
-                return Some((slot, entry));
+        if let Some(entry) = row.raw(slot).filter(|entry| entry.key == word) {
+            if word & 3 == 3 || matches(entry) {
+                return Some((slot, row.shown(slot, entry)));
             }
         }
     }
     None
 }
 
-/// Shows the entries. Another thread may be changing them.
-#[inline]
-fn show(slots: &[Slot], show: impl FnMut(Entry)) {
-    slots.iter().map_while(Slot::entry).for_each(show);
-}
-
-/// Takes all entries out. The caller must clear the tags.
-fn take<const N: usize>(slots: &[Slot; N]) -> [Option<Entry>; N] {
-    std::array::from_fn(|slot| {
-        let entry = slots[slot].entry();
-        slots[slot].clear();
-        entry
-    })
-}
-
 /// A bucket: its head and its block.
 #[derive(Clone, Copy)]
-pub struct Bucket<'g> {
+pub struct Bucket<'g, const WORDS: usize> {
     pub head: &'g Head,
-    pub block: &'g Block,
+    pub block: &'g Block<WORDS>,
 }
 
 /// A slot of a bucket.
 #[derive(Clone, Copy)]
-pub struct Place<'g> {
-    bucket: Bucket<'g>,
+pub struct Place<'g, const WORDS: usize> {
+    bucket: Bucket<'g, WORDS>,
     /// The overflow block, or `None` for the bucket's own block.
     overflow: Option<&'g Overflow>,
     slot: usize,
@@ -364,15 +447,15 @@ enum Far {
 }
 
 /// The result of a search by the holder of the bucket's lock.
-pub struct Search<'g> {
-    pub found: Option<(Place<'g>, Entry)>,
+pub struct Search<'g, const WORDS: usize> {
+    pub found: Option<(Place<'g, WORDS>, Entry)>,
     /// If the key was not found: a free slot, unless all slots of the bucket are taken.
-    pub free: Option<Place<'g>>,
+    pub free: Option<Place<'g, WORDS>>,
     /// The number of taken slots in the bucket's block.
     pub crowd: usize,
 }
 
-impl<'g> Bucket<'g> {
+impl<'g, const WORDS: usize> Bucket<'g, WORDS> {
     /// Prefetches the head and the block, but no overflow blocks.
     #[inline]
     pub fn prefetch(self) {
@@ -383,8 +466,9 @@ impl<'g> Bucket<'g> {
     /// Prefetches the block.
     #[inline]
     pub fn prefetch_block(self) {
-        self.block.prefetch(0);
-        self.block.prefetch(SLOTS - 1);
+        for line in 0..WORDS / 8 {
+            cats_sync::prefetch(&self.block.words[8 * line]);
+        }
     }
 
     /// The number of entries in the block.
@@ -412,7 +496,7 @@ impl<'g> Bucket<'g> {
         mut matches: impl FnMut(Entry) -> bool,
     ) -> Option<Option<Entry>> {
         let tag = tag_of(hash);
-        if let Some((_, entry)) = find(&self.block.slots, self.head.marks.read().with(tag), word, &mut matches) {
+        if let Some((_, entry)) = find(self.block.row(), self.head.marks.read().with(tag), word, &mut matches) {
             return Some(Some(entry));
         }
         if !self.head.link.read().lets_through(tag) {
@@ -438,7 +522,7 @@ impl<'g> Bucket<'g> {
         let mut at = self.overflow(guard);
         let mut hops = 0;
         while let Some(block) = at {
-            if let Some((_, entry)) = find(&block.slots, block.marks.read().with(tag), word, &mut matches) {
+            if let Some((_, entry)) = find(block.row::<WORDS>(), block.marks.read().with(tag), word, &mut matches) {
                 return Far::Found(entry.body);
             }
             at = block.next(guard);
@@ -457,7 +541,7 @@ impl<'g> Bucket<'g> {
         let mut at = self.overflow(guard);
         let mut hops = 0;
         while let Some(block) = at {
-            self::show(&block.slots, &mut show);
+            block.row::<WORDS>().entries().for_each(&mut show);
             at = block.next(guard);
             hops += 1;
             if hops % HOPS == 0 && !self.head.lock.validate(token) {
@@ -470,14 +554,14 @@ impl<'g> Bucket<'g> {
     /// Shows the entries of the block. Another thread may be changing them.
     #[inline]
     pub fn show_block(self, show: impl FnMut(Entry)) {
-        self::show(&self.block.slots, show);
+        self.block.row().entries().for_each(show);
     }
 
     /// Shows the entries of the block that have this key word. Another thread may be changing them.
     #[inline]
     pub fn show_hits(self, word: u64, show: impl FnMut(Entry)) {
         let slots = self.head.marks.read().with(tag_of(hash_of(word)));
-        let entries = slots.filter_map(|slot| self.block.slots[slot].entry());
+        let entries = slots.filter_map(|slot| self.block.row().entry(slot));
         entries.filter(|entry| entry.key == word).for_each(show);
     }
 
@@ -511,7 +595,7 @@ impl<'g> Bucket<'g> {
     #[inline(always)]
     pub fn find_in_block(self, word: u64, hash: u64, matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
         find(
-            &self.block.slots,
+            self.block.row(),
             self.head.marks.read().with(tag_of(hash)),
             word,
             matches,
@@ -520,16 +604,20 @@ impl<'g> Bucket<'g> {
 
     /// The first place whose entry is wanted, and the entry.
     #[inline]
-    pub fn search_where(self, guard: &'g Guard, mut wanted: impl FnMut(Entry) -> bool) -> Option<(Place<'g>, Entry)> {
-        let mut in_slots = |overflow, slots: &[Slot]| {
-            let mut entries = slots.iter().map_while(Slot::entry).enumerate();
+    pub fn search_where(
+        self,
+        guard: &'g Guard,
+        mut wanted: impl FnMut(Entry) -> bool,
+    ) -> Option<(Place<'g, WORDS>, Entry)> {
+        let mut in_slots = |overflow, row: Row<'g, WORDS>| {
+            let mut entries = row.entries().enumerate();
             let found = entries.find(|(_, entry)| wanted(*entry));
             found.map(|(slot, entry)| (self.place(overflow, slot), entry))
         };
-        let mut found = in_slots(None, &self.block.slots);
+        let mut found = in_slots(None, self.block.row());
         let mut at = self.overflow(guard);
         while let (None, Some(block)) = (found, at) {
-            found = in_slots(Some(block), &block.slots);
+            found = in_slots(Some(block), block.row());
             at = block.next(guard);
         }
         found
@@ -537,14 +625,14 @@ impl<'g> Bucket<'g> {
 
     /// A slot of the block.
     #[inline]
-    pub fn in_block(self, slot: usize) -> Place<'g> {
+    pub fn in_block(self, slot: usize) -> Place<'g, WORDS> {
         self.place(None, slot)
     }
 
-    /// Replaces the body of the entry in a slot of the block.
+    /// Replaces the entry in a slot of the block by another one of its key.
     #[inline]
-    pub fn replace_in_block(self, slot: usize, body: u64) {
-        self.block.slots[slot].replace(body);
+    pub fn replace_in_block(self, slot: usize, entry: Entry) {
+        self.block.row().replace(slot, stored_of::<WORDS>(entry));
     }
 
     /// Frees a slot of the block of a bucket with so many entries, which is not full.
@@ -553,15 +641,21 @@ impl<'g> Bucket<'g> {
         // The last entry moves here. The old key is cleared first, so that nobody finds it with the new body.
         let place = self.in_block(slot);
         place.clear();
-        if let Some(entry) = self.block.slots[crowd - 1].entry() {
-            place.fill(entry, hash_of(entry.key));
+        if let Some(stored) = self.block.row().stored(crowd - 1) {
+            place.fill_stored(stored, hash_of(stored.entry.key));
             self.in_block(crowd - 1).clear();
         }
     }
 
     /// Searches for a key, and for a free slot for it. Inlined, because its result would otherwise go through memory.
     #[inline(always)]
-    pub fn search(self, guard: &'g Guard, word: u64, hash: u64, mut matches: impl FnMut(Entry) -> bool) -> Search<'g> {
+    pub fn search(
+        self,
+        guard: &'g Guard,
+        word: u64,
+        hash: u64,
+        mut matches: impl FnMut(Entry) -> bool,
+    ) -> Search<'g, WORDS> {
         let found = self.find_in_block(word, hash, &mut matches);
         let crowd = self.crowd();
         if found.is_none() && is_full(crowd) {
@@ -582,7 +676,7 @@ impl<'g> Bucket<'g> {
         word: u64,
         hash: u64,
         mut matches: impl FnMut(Entry) -> bool,
-    ) -> Search<'g> {
+    ) -> Search<'g, WORDS> {
         let tag = tag_of(hash);
         let mut search = Search {
             found: None,
@@ -593,7 +687,7 @@ impl<'g> Bucket<'g> {
         let first = linked.first(guard);
         let mut at = first.filter(|_| linked.lets_through(tag));
         while let Some(block) = at {
-            if let Some((slot, entry)) = find(&block.slots, block.marks.read().with(tag), word, &mut matches) {
+            if let Some((slot, entry)) = find(block.row::<WORDS>(), block.marks.read().with(tag), word, &mut matches) {
                 search.found = Some((self.place(Some(block), slot), entry));
                 return search;
             }
@@ -601,13 +695,13 @@ impl<'g> Bucket<'g> {
         }
         search.free = first.and_then(|block| {
             let slot = block.marks.read().crowd();
-            (slot < MORE).then(|| self.place(Some(block), slot))
+            (slot < more(WORDS)).then(|| self.place(Some(block), slot))
         });
         search
     }
 
     #[inline]
-    fn place(self, overflow: Option<&'g Overflow>, slot: usize) -> Place<'g> {
+    fn place(self, overflow: Option<&'g Overflow>, slot: usize) -> Place<'g, WORDS> {
         Place {
             bucket: self,
             overflow,
@@ -618,23 +712,27 @@ impl<'g> Bucket<'g> {
     /// The number of entries that fit without another overflow block.
     pub fn room(self, guard: &Guard) -> usize {
         let overflow = self.overflow(guard);
-        SLOTS - self.crowd() + overflow.map_or(0, |block| MORE - block.marks.read().crowd())
+        SLOTS - self.crowd() + overflow.map_or(0, |block| more(WORDS) - block.marks.read().crowd())
     }
 
     /// Adds an entry to a bucket whose block is full. The bucket does not hold the key. Takes a spare block if needed.
-    fn push_further(self, guard: &'g Guard, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
+    fn push_further(self, guard: &'g Guard, stored: Stored, hash: u64, spare: &mut Spare<'_>) {
         match self.overflow(guard).map(|block| (block, block.marks.read().crowd())) {
-            Some((block, crowd)) if crowd < MORE => self.place(Some(block), crowd).fill(entry, hash),
-            _ => self.push_overflow(entry, hash, spare),
+            Some((block, crowd)) if crowd < more(WORDS) => self.place(Some(block), crowd).fill_stored(stored, hash),
+            _ => self.push_stored(stored, hash, spare),
         }
     }
 
     /// Adds an entry in a spare block. All other blocks are full.
     pub fn push_overflow(self, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
+        self.push_stored(stored_of::<WORDS>(entry), hash, spare);
+    }
+
+    fn push_stored(self, stored: Stored, hash: u64, spare: &mut Spare<'_>) {
         let overflow = spare.pop().expect("a spare block was provided");
         // SAFETY: the caller owns the spare blocks. Readers may still be in them, and read atomics only.
         let block = unsafe { overflow.as_ref() };
-        self.place(Some(block), 0).fill(entry, hash);
+        self.place(Some(block), 0).fill_stored(stored, hash);
         let linked = self.head.link.read();
         // Release, as in `Spare::push`: readers that are still in the block follow this link.
         block.next.store(linked.address(), Ordering::Release);
@@ -642,20 +740,20 @@ impl<'g> Bucket<'g> {
     }
 
     /// Frees a place. An overflow block that becomes empty goes to `emptied`.
-    pub fn remove(self, guard: &'g Guard, place: Place<'_>, emptied: &mut Spare<'_>) {
+    pub fn remove(self, guard: &'g Guard, place: Place<'_, WORDS>, emptied: &mut Spare<'_>) {
         // The last entry of the only overflow block with free slots moves here.
         let overflow = self.overflow(guard);
-        let (slots, marks) = match overflow {
-            None => (&self.block.slots[..], &self.head.marks),
-            Some(block) => (&block.slots[..], &block.marks),
+        let (row, marks) = match overflow {
+            None => (self.block.row(), &self.head.marks),
+            Some(block) => (block.row::<WORDS>(), &block.marks),
         };
         let last = marks.read().crowd() - 1;
         // The old key is cleared first, so that nobody finds it with the new body.
         place.clear();
-        if let Some(entry) = slots[last].entry() {
-            place.fill(entry, hash_of(entry.key));
+        if let Some(stored) = row.stored(last) {
+            place.fill_stored(stored, hash_of(stored.entry.key));
             marks.set(last, 0);
-            slots[last].clear();
+            row.clear(last);
         }
         if let Some(block) = overflow {
             if last == 0 {
@@ -689,23 +787,23 @@ impl<'g> Bucket<'g> {
     /// Takes overflow blocks from `spare`, and adds those that become empty. No blocks need be provided if `to` has
     /// space for the entries of this bucket's block. When an overflow block is emptied, its entries need at most one
     /// block.
-    pub fn divide(self, guard: &'g Guard, to: Bucket<'g>, spare: &mut Spare<'_>, moves: impl Fn(u64) -> bool) {
+    pub fn divide(self, guard: &'g Guard, to: Self, spare: &mut Spare<'_>, moves: impl Fn(u64) -> bool) {
         let mut rest = self.overflow(guard);
         self.head.marks.write(Seen(0));
         self.head.link.write(Linked::NONE);
         let (mut stay, mut go) = (Filling::new(self), Filling::new(to));
-        let mut push = |entries: &[Option<Entry>], spare: &mut Spare<'_>| {
-            for entry in entries.iter().map_while(|entry| *entry) {
-                let hash = hash_of(entry.key);
+        let mut push = |entries: &[Option<Stored>], spare: &mut Spare<'_>| {
+            for stored in entries.iter().map_while(|stored| *stored) {
+                let hash = hash_of(stored.entry.key);
                 let filling = if moves(hash) { &mut go } else { &mut stay };
-                filling.push(guard, entry, hash, spare);
+                filling.push(guard, stored, hash, spare);
             }
         };
-        push(&take(&self.block.slots), spare);
+        push(&self.block.row().take(), spare);
         while let Some(block) = rest {
             rest = block.next(guard);
             block.marks.write(Seen(0));
-            let entries = take(&block.slots);
+            let entries = block.row::<WORDS>().take();
             spare.push(NonNull::from(block));
             push(&entries, spare);
         }
@@ -732,31 +830,31 @@ impl<'g> Bucket<'g> {
 }
 
 #[cfg(test)]
-impl Bucket<'_> {
+impl<const WORDS: usize> Bucket<'_, WORDS> {
     /// Asserts the invariants of a bucket that nobody is changing. Returns its entries and the number of its overflow
     /// blocks.
     pub fn check(self, guard: &Guard) -> (Vec<Entry>, usize) {
         let mut entries = Vec::new();
-        let mut part = |slots: &[Slot], marks: &Marks| {
+        let mut part = |row: Row<'_, WORDS>, marks: &Marks| {
             let tags = marks.read().0.to_le_bytes();
             let before = entries.len();
-            entries.extend(slots.iter().map_while(Slot::entry));
+            entries.extend(row.entries());
             let count = entries.len() - before;
             assert_eq!(marks.read().crowd(), count);
             assert!(
-                slots[count..].iter().all(|slot| slot.entry().is_none()),
+                (count..row.slots()).all(|slot| row.raw(slot).is_none()),
                 "free slots are last"
             );
             let tag = |i: usize| entries.get(before + i).map_or(0, |entry| tag_of(hash_of(entry.key)));
             (0..tags.len()).for_each(|i| assert_eq!(tags[i], tag(i)));
             count
         };
-        let full = part(&self.block.slots, &self.head.marks) == SLOTS;
+        let full = part(self.block.row(), &self.head.marks) == SLOTS;
         let linked = self.head.link.read();
         let (mut at, mut blocks) = (linked.first(guard), 0);
         while let Some(block) = at {
-            let count = part(&block.slots, &block.marks);
-            assert!(full && count > 0 && (blocks == 0 || count == MORE));
+            let count = part(block.row(), &block.marks);
+            assert!(full && count > 0 && (blocks == 0 || count == more(WORDS)));
             at = block.next(guard);
             blocks += 1;
         }
@@ -768,14 +866,14 @@ impl Bucket<'_> {
 }
 
 /// A bucket that receives many entries. Its tags are written at the end.
-struct Filling<'g> {
-    bucket: Bucket<'g>,
+struct Filling<'g, const WORDS: usize> {
+    bucket: Bucket<'g, WORDS>,
     crowd: usize,
     tags: u64,
 }
 
-impl<'g> Filling<'g> {
-    fn new(bucket: Bucket<'g>) -> Self {
+impl<'g, const WORDS: usize> Filling<'g, WORDS> {
+    fn new(bucket: Bucket<'g, WORDS>) -> Self {
         let seen = bucket.head.marks.read();
         Self {
             bucket,
@@ -786,11 +884,11 @@ impl<'g> Filling<'g> {
 
     /// Adds an entry whose key the bucket does not have. Takes a spare block if needed.
     #[inline]
-    fn push(&mut self, guard: &'g Guard, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
+    fn push(&mut self, guard: &'g Guard, stored: Stored, hash: u64, spare: &mut Spare<'_>) {
         if is_full(self.crowd) {
-            return self.bucket.push_further(guard, entry, hash, spare);
+            return self.bucket.push_further(guard, stored, hash, spare);
         }
-        self.bucket.block.slots[self.crowd].fill(entry);
+        self.bucket.block.row().fill(self.crowd, stored);
         self.tags |= u64::from(tag_of(hash)) << (8 * self.crowd);
         self.crowd += 1;
     }
@@ -800,20 +898,25 @@ impl<'g> Filling<'g> {
     }
 }
 
-impl Place<'_> {
-    fn slot_and_marks(&self) -> (&Slot, &Marks) {
+impl<const WORDS: usize> Place<'_, WORDS> {
+    fn row_and_marks(&self) -> (Row<'_, WORDS>, &Marks) {
         match self.overflow {
-            None => (&self.bucket.block.slots[self.slot], &self.bucket.head.marks),
-            Some(block) => (&block.slots[self.slot], &block.marks),
+            None => (self.bucket.block.row(), &self.bucket.head.marks),
+            Some(block) => (block.row(), &block.marks),
         }
     }
 
     /// Stores an entry with this hash in a free slot.
     #[inline]
     pub fn fill(&self, entry: Entry, hash: u64) {
+        self.fill_stored(stored_of::<WORDS>(entry), hash);
+    }
+
+    #[inline]
+    fn fill_stored(&self, stored: Stored, hash: u64) {
         let tag = tag_of(hash);
-        let (slot, marks) = self.slot_and_marks();
-        slot.fill(entry);
+        let (row, marks) = self.row_and_marks();
+        row.fill(self.slot, stored);
         marks.set(self.slot, tag);
         if self.overflow.is_some() {
             let link = &self.bucket.head.link;
@@ -823,16 +926,15 @@ impl Place<'_> {
 
     #[inline]
     fn clear(&self) {
-        let (slot, marks) = self.slot_and_marks();
+        let (row, marks) = self.row_and_marks();
         marks.set(self.slot, 0);
-        slot.clear();
+        row.clear(self.slot);
     }
 
-    /// Replaces the body of the entry.
+    /// Replaces the entry by another one of its key.
     #[inline]
-    pub fn replace(&self, body: u64) {
-        let (slot, _) = self.slot_and_marks();
-        slot.replace(body);
+    pub fn replace(&self, entry: Entry) {
+        self.row_and_marks().0.replace(self.slot, stored_of::<WORDS>(entry));
     }
 }
 

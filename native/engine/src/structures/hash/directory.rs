@@ -27,26 +27,26 @@ const SMALL_SEGMENTS: usize = LARGE.ilog2() as usize + 1;
 pub const MAX: usize = 1 << 40;
 
 /// See the module's documentation.
-pub struct Directory {
+pub struct Directory<const WORDS: usize> {
     /// The segments of the buckets below `LARGE`.
-    small: [Segment; SMALL_SEGMENTS],
+    small: [Segment<WORDS>; SMALL_SEGMENTS],
     /// The segments of the other buckets, by bucket number divided by `LARGE`. The first element is not used.
-    large: AtomicPtr<Segment>,
+    large: AtomicPtr<Segment<WORDS>>,
     /// The length of that array. Only the thread that changes the directory reads it.
     capacity: AtomicUsize,
 }
 
 /// The heads and blocks of a segment. Both addresses are those that bucket 0 would have if the segment started with it.
 /// So a search for a bucket need not know where its segment starts.
-struct Segment {
+struct Segment<const WORDS: usize> {
     /// Null while the segment is not in use.
     heads: AtomicPtr<Head>,
     /// Only valid if the heads are not null.
-    blocks: AtomicPtr<Block>,
+    blocks: AtomicPtr<Block<WORDS>>,
 }
 
-impl Segment {
-    fn new(heads: *mut Head, blocks: *mut Block) -> Self {
+impl<const WORDS: usize> Segment<WORDS> {
+    fn new(heads: *mut Head, blocks: *mut Block<WORDS>) -> Self {
         Self {
             heads: AtomicPtr::new(heads),
             blocks: AtomicPtr::new(blocks),
@@ -55,7 +55,7 @@ impl Segment {
 
     /// The bucket with a number that belongs to this segment.
     #[inline]
-    fn bucket<'g>(&self, _: &'g Guard, number: usize) -> Option<Bucket<'g>> {
+    fn bucket<'g>(&self, _: &'g Guard, number: usize) -> Option<Bucket<'g, WORDS>> {
         // Acquire, for both, pairs with the Release of `make`. The heads are read first because they are stored last.
         // If the blocks by now belong to a newer segment, the old heads stay locked, and every user of a bucket checks
         // its lock.
@@ -81,12 +81,12 @@ impl Segment {
         if !self.heads.load(Ordering::Relaxed).is_null() {
             return true;
         }
-        let Some(blocks) = slab::alloc(count * size_of::<Block>()) else {
+        let Some(blocks) = slab::alloc(count * size_of::<Block<WORDS>>()) else {
             return false;
         };
         let Some(heads) = slab::alloc(head_bytes(count)) else {
             // SAFETY: just allocated with this size.
-            unsafe { slab::free(blocks, count * size_of::<Block>()) };
+            unsafe { slab::free(blocks, count * size_of::<Block<WORDS>>()) };
             return false;
         };
         let (heads, blocks) = (heads.as_ptr().cast(), blocks.as_ptr().cast());
@@ -96,7 +96,7 @@ impl Segment {
             Block::init(blocks, count);
         }
         // Relaxed: a figure.
-        bytes.fetch_add(segment_bytes(count), Ordering::Relaxed);
+        bytes.fetch_add(segment_bytes::<WORDS>(count), Ordering::Relaxed);
         // Release, for both: publishes the buckets, and with the heads also the blocks.
         self.blocks.store(blocks.wrapping_sub(first), Ordering::Release);
         self.heads.store(heads.wrapping_sub(first), Ordering::Release);
@@ -116,7 +116,7 @@ impl Segment {
         let blocks = self.blocks.load(Ordering::Relaxed);
         self.heads.store(ptr::null_mut(), Ordering::Relaxed);
         free(heads.wrapping_add(first).cast(), head_bytes(count));
-        free(blocks.wrapping_add(first).cast(), count * size_of::<Block>());
+        free(blocks.wrapping_add(first).cast(), count * size_of::<Block<WORDS>>());
     }
 }
 
@@ -126,32 +126,32 @@ fn head_bytes(count: usize) -> usize {
 }
 
 /// The bytes of a segment of `count` buckets.
-fn segment_bytes(count: usize) -> usize {
-    head_bytes(count) + count * size_of::<Block>()
+fn segment_bytes<const WORDS: usize>(count: usize) -> usize {
+    head_bytes(count) + count * size_of::<Block<WORDS>>()
 }
 
 /// The bytes of the segment that starts with bucket `number`. 0 if none does.
-pub fn bytes_from(number: usize) -> usize {
+pub fn bytes_from<const WORDS: usize>(number: usize) -> usize {
     let (first, count) = match SMALL_SEGMENT.get(number) {
         Some(segment) => small_buckets(usize::from(*segment)),
         None => (number / LARGE * LARGE, LARGE),
     };
     if number == first {
-        segment_bytes(count)
+        segment_bytes::<WORDS>(count)
     } else {
         0
     }
 }
 
 /// The largest number of buckets that fill their segments, if these have so many bytes together. At least 1.
-pub fn buckets_within(bytes: usize) -> usize {
-    let (mut buckets, mut left) = (1, bytes.saturating_sub(segment_bytes(1)));
-    while buckets < LARGE && left >= segment_bytes(buckets) {
-        left -= segment_bytes(buckets);
+pub fn buckets_within<const WORDS: usize>(bytes: usize) -> usize {
+    let (mut buckets, mut left) = (1, bytes.saturating_sub(segment_bytes::<WORDS>(1)));
+    while buckets < LARGE && left >= segment_bytes::<WORDS>(buckets) {
+        left -= segment_bytes::<WORDS>(buckets);
         buckets *= 2;
     }
     match buckets {
-        LARGE => (LARGE + left / segment_bytes(LARGE) * LARGE).min(MAX),
+        LARGE => (LARGE + left / segment_bytes::<WORDS>(LARGE) * LARGE).min(MAX),
         _ => buckets,
     }
 }
@@ -173,7 +173,7 @@ fn small_buckets(segment: usize) -> (usize, usize) {
     (first, first.max(1))
 }
 
-impl Directory {
+impl<const WORDS: usize> Directory<WORDS> {
     /// A directory without buckets.
     pub fn new() -> Self {
         Self {
@@ -186,7 +186,7 @@ impl Directory {
     /// The bucket with this number, which is in use or was since the guard was made. `None` if its segment was given
     /// back.
     #[inline]
-    pub fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
+    pub fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g, WORDS>> {
         let segment = match SMALL_SEGMENT.get(number) {
             Some(segment) => &self.small[usize::from(*segment)],
             None => self.large_segment(number),
@@ -196,7 +196,7 @@ impl Directory {
 
     /// The segment of a bucket from number `LARGE` on.
     #[inline]
-    fn large_segment(&self, number: usize) -> &Segment {
+    fn large_segment(&self, number: usize) -> &Segment<WORDS> {
         // Acquire pairs with the Release of `lengthen`: the array was filled before.
         let array = self.large.load(Ordering::Acquire);
         // SAFETY: the array never becomes shorter, so it is long enough for all buckets that were ever in use. A thread
@@ -224,15 +224,15 @@ impl Directory {
     /// Replaces the array for the large segments by one of twice the length. False when memory is exhausted.
     #[cold]
     fn lengthen(&self, guard: &Guard, bytes: &AtomicUsize) -> bool {
-        const SLOT: usize = size_of::<Segment>();
+        let slot_bytes = size_of::<Segment<WORDS>>();
         // Relaxed, for all loads here: only the caller changes the directory.
         let old = self.large.load(Ordering::Relaxed);
         let length = self.capacity.load(Ordering::Relaxed);
         let new_length = (2 * length).max(8);
-        let Some(new) = slab::alloc(new_length * SLOT) else {
+        let Some(new) = slab::alloc(new_length * slot_bytes) else {
             return false;
         };
-        let new = new.as_ptr().cast::<Segment>();
+        let new = new.as_ptr().cast::<Segment<WORDS>>();
         for i in 0..new_length {
             let segment = if i < length {
                 // SAFETY: the old array has this length.
@@ -249,10 +249,10 @@ impl Directory {
         self.large.store(new, Ordering::Release);
         // Relaxed, for both: only who changes the directory reads the capacity, and the bytes are a figure.
         self.capacity.store(new_length, Ordering::Relaxed);
-        bytes.fetch_add((new_length - length) * SLOT, Ordering::Relaxed);
+        bytes.fetch_add((new_length - length) * slot_bytes, Ordering::Relaxed);
         if length > 0 {
             // SAFETY: replaced just now. It came from the slab with this size.
-            unsafe { guard.retire_sized(old.cast(), length * SLOT, bucket::free, length * SLOT) }
+            unsafe { guard.retire_sized(old.cast(), length * slot_bytes, bucket::free, length * slot_bytes) }
         }
         true
     }
@@ -267,7 +267,7 @@ impl Directory {
         let small = self.small.iter().zip((0..).map(|segment| small_buckets(segment).1));
         let segments = small.chain(large);
         let made = segments.filter(|(segment, _)| !segment.heads.load(Ordering::Relaxed).is_null());
-        made.map(|(_, count)| segment_bytes(count)).sum::<usize>() + length * size_of::<Segment>()
+        made.map(|(_, count)| segment_bytes::<WORDS>(count)).sum::<usize>() + length * size_of::<Segment<WORDS>>()
     }
 
     /// Takes out the segment that starts with bucket `number`, if one does. Passes its memory to `free` and subtracts
@@ -279,13 +279,13 @@ impl Directory {
         };
         // Relaxed, for both: only the caller changes the directory, and the bytes are a figure.
         if number == first && !segment.heads.load(Ordering::Relaxed).is_null() {
-            bytes.fetch_sub(segment_bytes(count), Ordering::Relaxed);
+            bytes.fetch_sub(segment_bytes::<WORDS>(count), Ordering::Relaxed);
             segment.clear(first, count, free);
         }
     }
 }
 
-impl Drop for Directory {
+impl<const WORDS: usize> Drop for Directory<WORDS> {
     fn drop(&mut self) {
         // Relaxed, for both: nobody else has the directory any more.
         let length = self.capacity.load(Ordering::Relaxed);
@@ -302,7 +302,7 @@ impl Drop for Directory {
             // SAFETY: the array has this length.
             unsafe { &*array.add(i) }.clear(i * LARGE, LARGE, free);
         }
-        free(array.cast(), length * size_of::<Segment>());
+        free(array.cast(), length * size_of::<Segment<WORDS>>());
     }
 }
 

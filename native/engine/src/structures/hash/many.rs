@@ -1,6 +1,6 @@
 //! Operations on many keys: two-phase locking in the order of bucket numbers.
 
-use super::bucket::{Bucket, Search, MORE};
+use super::bucket::{more, Bucket, Search};
 use super::{Aftermath, Hash, Held, SPINS};
 use crate::shared::radix;
 use crate::{hash_of, Busy, Entry, HeldPlace, Locked, Schema, Step};
@@ -14,30 +14,30 @@ const STACK_KEYS: usize = 16;
 const AHEAD: usize = 12;
 
 /// The keys of one multi-key operation.
-pub struct Many<'a, S: Schema> {
-    table: &'a Hash<S>,
+pub struct Many<'a, S: Schema, const WORDS: usize> {
+    table: &'a Hash<S, WORDS>,
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
     /// The key words and hashes of the probes.
     keys: SmallVec<[(u64, u64); STACK_KEYS]>,
     /// The locked buckets, by number. Dropped, and so unlocked, before the aftermath.
-    buckets: SmallVec<[Group<'a>; STACK_KEYS]>,
+    buckets: SmallVec<[Group<'a, WORDS>; STACK_KEYS]>,
     /// For each probe the index of its bucket in `buckets`.
     places: SmallVec<[usize; STACK_KEYS]>,
     after: Aftermath<'a>,
 }
 
 /// A bucket of a multi-key operation.
-struct Group<'a> {
-    held: Held<'a>,
+struct Group<'a, const WORDS: usize> {
+    held: Held<'a, WORDS>,
     /// The number of probes in this bucket.
     probes: usize,
 }
 
-impl<'a, S: Schema> Many<'a, S> {
+impl<'a, S: Schema, const WORDS: usize> Many<'a, S, WORDS> {
     /// The keys, not locked yet. Inlined, because the value is large and would be copied.
     #[inline(always)]
-    pub fn new(table: &'a Hash<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Self {
+    pub fn new(table: &'a Hash<S, WORDS>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Self {
         Self {
             table,
             guard,
@@ -106,7 +106,7 @@ impl<'a, S: Schema> Many<'a, S> {
     }
 
     /// Locks a bucket. `None` if that takes too long, or if the bucket is no longer in use.
-    fn lock_number(&self, number: usize, spins: &mut usize) -> Option<Held<'a>> {
+    fn lock_number(&self, number: usize, spins: &mut usize) -> Option<Held<'a, WORDS>> {
         while *spins > 0 && number < self.table.size().buckets() {
             if let Some(mut held) = Held::new(self.table.bucket(self.guard, number)?) {
                 held.changed = false;
@@ -128,26 +128,26 @@ impl<'a, S: Schema> Many<'a, S> {
     pub fn provide(&mut self) {
         for group in &self.buckets {
             let missing = group.probes.saturating_sub(group.held.bucket.room(self.guard));
-            for _ in 0..missing.div_ceil(MORE) {
+            for _ in 0..missing.div_ceil(more(WORDS)) {
                 self.after.spare.allocate_or_panic();
             }
         }
     }
 
     /// The bucket of a probe.
-    fn bucket(&self, i: usize) -> Bucket<'a> {
+    fn bucket(&self, i: usize) -> Bucket<'a, WORDS> {
         self.buckets[self.places[i]].held.bucket
     }
 
     /// Searches a probe's bucket. While all buckets are locked, its key is in no other.
-    fn search(&self, i: usize) -> Search<'a> {
+    fn search(&self, i: usize) -> Search<'a, WORDS> {
         let (word, hash) = self.keys[i];
         let held = &self.buckets[self.places[i]].held;
         self.table.search(self.guard, held, word, hash, self.probes[i])
     }
 }
 
-impl<S: Schema> Locked for Many<'_, S> {
+impl<S: Schema, const WORDS: usize> Locked for Many<'_, S, WORDS> {
     fn get(&self, i: usize) -> Option<Entry> {
         self.search(i).found.map(|(_, entry)| entry)
     }
@@ -175,7 +175,7 @@ impl<S: Schema> Locked for Many<'_, S> {
     }
 
     fn held(&self, held: &mut Vec<HeldPlace>) {
-        let place = |group: &Group<'_>| HeldPlace::new(&group.held.bucket.head.lock, group.held.version);
+        let place = |group: &Group<'_, WORDS>| HeldPlace::new(&group.held.bucket.head.lock, group.held.version);
         held.extend(self.buckets.iter().map(place));
     }
 }

@@ -34,6 +34,7 @@ mod view;
 
 pub use crate::shared::linear::position as place_of_hash;
 pub use crate::shared::linear::Position;
+pub use bucket::{PLAIN, WITH_CELLS};
 pub use view::{Strip, View, LOADS, STRIPS};
 
 use crate::shared::linear::Size;
@@ -53,10 +54,10 @@ const SPINS: usize = 1000;
 /// How often writers may overtake an optimistic read before it takes the lock.
 const OPTIMISM: usize = 8;
 
-/// See the module's documentation.
-pub struct Hash<S> {
+/// See the module's documentation. A block has [`PLAIN`] words, or [`WITH_CELLS`] if there are [cells](crate::shared::seat).
+pub struct Hash<S, const WORDS: usize = PLAIN> {
     /// Fields that every call reads.
-    shared: Line<Shared<S>>,
+    shared: Line<Shared<S, WORDS>>,
     /// Fields that only some insertions and deletions use.
     growth: Line<Growth>,
 }
@@ -64,11 +65,11 @@ pub struct Hash<S> {
 /// Starts a new cache line.
 struct Line<T>(T, CacheLine);
 
-struct Shared<S> {
+struct Shared<S, const WORDS: usize> {
     schema: S,
     /// A [`Size`].
     size: AtomicUsize,
-    directory: Directory,
+    directory: Directory<WORDS>,
 }
 
 struct Growth {
@@ -100,16 +101,16 @@ fn is_same_bucket(hash: u64, one: Size, other: Size) -> bool {
 }
 
 /// A locked bucket. Dropping it frees the lock, by default as changed.
-struct Held<'g> {
-    bucket: Bucket<'g>,
+struct Held<'g, const WORDS: usize> {
+    bucket: Bucket<'g, WORDS>,
     version: u64,
     changed: bool,
 }
 
-impl<'g> Held<'g> {
+impl<'g, const WORDS: usize> Held<'g, WORDS> {
     /// Locks a bucket if its lock is free.
     #[inline]
-    fn new(bucket: Bucket<'g>) -> Option<Self> {
+    fn new(bucket: Bucket<'g, WORDS>) -> Option<Self> {
         let version = bucket.head.lock.try_lock()?;
         Some(Self {
             bucket,
@@ -124,7 +125,7 @@ impl<'g> Held<'g> {
     }
 }
 
-impl Drop for Held<'_> {
+impl<const WORDS: usize> Drop for Held<'_, WORDS> {
     fn drop(&mut self) {
         if self.changed {
             self.bucket.head.lock.unlock(self.version);
@@ -144,7 +145,7 @@ struct Aftermath<'g> {
     lonely: bool,
 }
 
-impl<S: Schema> Hash<S> {
+impl<S: Schema, const WORDS: usize> Hash<S, WORDS> {
     /// An empty table. `None` when memory is exhausted.
     pub fn new(schema: S) -> Option<Self> {
         let hash = Self {
@@ -180,7 +181,7 @@ impl<S: Schema> Hash<S> {
 
     /// Lets the buckets take at most so many bytes from now on. They become crowded where there should be more.
     pub fn keep_within(&self, bytes: usize) {
-        let most = directory::buckets_within(bytes);
+        let most = directory::buckets_within::<WORDS>(bytes);
         self.growth.0.most.store(most, Ordering::Relaxed);
     }
 
@@ -229,13 +230,13 @@ impl<S: Schema> Hash<S> {
     }
 
     #[inline]
-    fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
+    fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g, WORDS>> {
         self.shared.0.directory.bucket(guard, number)
     }
 
     /// The key's bucket with a token. `None` if a writer holds the bucket or the table changes size.
     #[inline]
-    fn token<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g>, u64)> {
+    fn token<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g, WORDS>, u64)> {
         let size = self.size();
         let bucket = self.bucket(guard, size.number_of(hash))?;
         // Unconditionally. If head and block are both not cached, waiting for the head first would double the delay.
@@ -246,7 +247,7 @@ impl<S: Schema> Hash<S> {
 
     /// Locks the key's bucket. By default for a change.
     #[inline(always)]
-    fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+    fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g, WORDS>, Busy> {
         let (bucket, version) = self.take_lock(guard, hash)?;
         let changed = true;
         Ok(Held {
@@ -259,7 +260,7 @@ impl<S: Schema> Hash<S> {
     /// Like [`lock`](Self::lock), but returns the bucket and the version at which it was locked. Nothing frees the lock
     /// when dropped. The first try is inlined into the caller, as for reads.
     #[inline(always)]
-    fn take_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
+    fn take_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g, WORDS>, u64), Busy> {
         match self.try_lock(guard, hash) {
             Some(locked) => Ok(locked),
             None => match self.lock_again(guard, hash) {
@@ -270,7 +271,7 @@ impl<S: Schema> Hash<S> {
     }
 
     #[inline(always)]
-    fn try_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g>, u64)> {
+    fn try_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g, WORDS>, u64)> {
         let size = self.size();
         let bucket = self.bucket(guard, size.number_of(hash))?;
         bucket.prefetch_block();
@@ -284,7 +285,7 @@ impl<S: Schema> Hash<S> {
 
     #[cold]
     #[inline(never)]
-    fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
+    fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g, WORDS>, u64), Busy> {
         events::waiting(Some(self.events()), hash as usize, hash, || {
             backoff::back_off(hash as usize);
             for _ in 0..SPINS {
@@ -299,7 +300,7 @@ impl<S: Schema> Hash<S> {
 
     /// Locks the key's bucket for an operation that changes nothing.
     #[cold]
-    fn lock_to_read<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+    fn lock_to_read<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g, WORDS>, Busy> {
         let mut held = self.lock(guard, hash)?;
         held.changed = false;
         Ok(held)
@@ -370,7 +371,14 @@ impl<S: Schema> Hash<S> {
     }
 
     #[inline]
-    fn search<'g>(&self, guard: &'g Guard, held: &Held<'g>, word: u64, hash: u64, probe: &S::Probe) -> Search<'g> {
+    fn search<'g>(
+        &self,
+        guard: &'g Guard,
+        held: &Held<'g, WORDS>,
+        word: u64,
+        hash: u64,
+        probe: &S::Probe,
+    ) -> Search<'g, WORDS> {
         held.bucket.search(guard, word, hash, self.matches(probe))
     }
 
@@ -391,9 +399,9 @@ impl<S: Schema> Hash<S> {
     fn step<'g>(
         &self,
         guard: &'g Guard,
-        held: &mut Held<'g>,
+        held: &mut Held<'g, WORDS>,
         hash: u64,
-        search: &Search<'_>,
+        search: &Search<'_, WORDS>,
         step: Step,
         after: &mut Aftermath<'_>,
     ) {
@@ -402,7 +410,7 @@ impl<S: Schema> Hash<S> {
             (Step::Touch, _) => (),
             (Step::Put(entry), Some((place, old))) => {
                 debug_assert_eq!(entry.key, old.key);
-                place.replace(entry.body);
+                place.replace(entry);
             }
             (Step::Put(entry), None) => {
                 match search.free {
@@ -437,7 +445,7 @@ impl<S: Schema> Hash<S> {
         guard: &'g Guard,
         probe: S::Probe,
         (word, hash): (u64, u64),
-        (bucket, version): (Bucket<'g>, u64),
+        (bucket, version): (Bucket<'g, WORDS>, u64),
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> R {
         let mut after = self.aftermath(guard);
@@ -460,7 +468,14 @@ impl<S: Schema> Hash<S> {
 
     /// Frees a slot of a full block. An entry of an overflow block may move there.
     #[inline(never)]
-    fn remove_from_full<'g>(&'g self, guard: &'g Guard, bucket: Bucket<'g>, version: u64, slot: usize, hash: u64) {
+    fn remove_from_full<'g>(
+        &'g self,
+        guard: &'g Guard,
+        bucket: Bucket<'g, WORDS>,
+        version: u64,
+        slot: usize,
+        hash: u64,
+    ) {
         let mut spare = self.spare(guard);
         let held = Held {
             bucket,
@@ -485,7 +500,7 @@ impl<S: Schema> Hash<S> {
     }
 }
 
-impl<S: Schema> Marked<S> for Hash<S> {
+impl<S: Schema, const WORDS: usize> Marked<S> for Hash<S, WORDS> {
     fn read_marked<'g, R>(
         &self,
         guard: &'g Guard,
@@ -510,7 +525,7 @@ impl<S: Schema> Marked<S> for Hash<S> {
     }
 }
 
-impl<S: Schema> Engine<S> for Hash<S> {
+impl<S: Schema, const WORDS: usize> Engine<S> for Hash<S, WORDS> {
     type Cursor = Position;
 
     /// The first try is inlined into the caller, short and without loops. So in a large table the processor can start
@@ -564,7 +579,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
             (Step::Touch, _) => true,
             (Step::Put(entry), Some((slot, old))) => {
                 debug_assert_eq!(entry.key, old.key);
-                bucket.replace_in_block(slot, entry.body);
+                bucket.replace_in_block(slot, entry);
                 true
             }
             (Step::Put(entry), None) => {
@@ -699,7 +714,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
     }
 }
 
-impl<S> Hash<S> {
+impl<S, const WORDS: usize> Hash<S, WORDS> {
     #[inline]
     fn size(&self) -> Size {
         // Acquire pairs with the Release of `set_size`: the buckets exist, and newly added ones are locked.
@@ -734,7 +749,7 @@ impl<S> Hash<S> {
     }
 }
 
-impl<S> Drop for Hash<S> {
+impl<S, const WORDS: usize> Drop for Hash<S, WORDS> {
     fn drop(&mut self) {
         while let Some(last) = self.size().buckets().checked_sub(1) {
             self.free_last(last, &mut |_| ());
@@ -742,6 +757,8 @@ impl<S> Drop for Hash<S> {
     }
 }
 
+#[cfg(all(test, not(shuttle)))]
+mod cell_tests;
 #[cfg(all(test, shuttle))]
 mod models;
 #[cfg(test)]

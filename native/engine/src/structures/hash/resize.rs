@@ -4,7 +4,7 @@
 //! counted. Only insertions into overflow blocks check the estimate, about a quarter of all at full load. So a small
 //! table may also grow a little because its buckets are crowded.
 
-use super::bucket::MORE;
+use super::bucket::more;
 use super::directory;
 use super::{Hash, Held, Line};
 use crate::{Busy, Engine, Schema};
@@ -35,17 +35,17 @@ const LOGGED: usize = 1024;
 const ROUNDS: u32 = 3;
 
 /// The right to change the size.
-struct Resizing<'a, S>(&'a Hash<S>);
+struct Resizing<'a, S, const WORDS: usize>(&'a Hash<S, WORDS>);
 
-impl<S> Drop for Resizing<'_, S> {
+impl<S, const WORDS: usize> Drop for Resizing<'_, S, WORDS> {
     fn drop(&mut self) {
         // Release pairs with the Acquire of `resizing`.
         self.0.growth.0.resizing.store(false, Ordering::Release);
     }
 }
 
-impl<S: Schema> Hash<S> {
-    fn resizing(&self) -> Option<Resizing<'_, S>> {
+impl<S: Schema, const WORDS: usize> Hash<S, WORDS> {
+    fn resizing(&self) -> Option<Resizing<'_, S, WORDS>> {
         let Line(growth, _) = &self.growth;
         // Relaxed: a first look, before the swap. Acquire: this thread sees the directory as the last holder left it.
         let taken = growth.resizing.load(Ordering::Relaxed) || growth.resizing.swap(true, Ordering::Acquire);
@@ -69,7 +69,7 @@ impl<S: Schema> Hash<S> {
         // Relaxed: a number of its own.
         let most = growth.most_bytes.load(Ordering::Relaxed);
         most == usize::MAX
-            || match directory::bytes_from(size) {
+            || match directory::bytes_from::<WORDS>(size) {
                 0 => true,
                 more => self.bytes() + more + most / SPARED <= most,
             }
@@ -132,7 +132,7 @@ impl<S: Schema> Hash<S> {
     }
 
     /// Locks a bucket that is in use, if its lock is free.
-    fn try_hold<'g>(&self, guard: &'g Guard, number: usize) -> Option<Held<'g>> {
+    fn try_hold<'g>(&self, guard: &'g Guard, number: usize) -> Option<Held<'g, WORDS>> {
         let mut held = Held::new(self.bucket(guard, number)?)?;
         held.changed = false;
         Some(held)
@@ -220,7 +220,7 @@ impl<S: Schema> Hash<S> {
             // Entries of the block may need more overflow blocks. Those of an overflow block use the block that they
             // free.
             let missing = from.bucket.crowd().saturating_sub(to.bucket.room(guard));
-            if !(0..missing.div_ceil(MORE)).all(|_| spare.allocate()) {
+            if !(0..missing.div_ceil(more(WORDS))).all(|_| spare.allocate()) {
                 return None;
             }
             *pair = Some((to, from));

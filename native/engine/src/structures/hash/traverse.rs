@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 /// How many buckets ahead a scan prefetches.
 const AHEAD: u64 = 4;
 
-impl<S: Schema> Hash<S> {
+impl<S: Schema, const WORDS: usize> Hash<S, WORDS> {
     /// Appends to `out` the entries of the bucket that holds `hash`, without those before the hash `from`. Tries
     /// optimistically first. Returns the number of entries, and the size by which the bucket was chosen.
     fn visit<T>(
@@ -25,7 +25,7 @@ impl<S: Schema> Hash<S> {
     ) -> Result<(usize, Size), Busy> {
         let before = out.len();
         let mut overtaken = 0;
-        let mut read = |bucket: Bucket<'_>, token| {
+        let mut read = |bucket: Bucket<'_, WORDS>, token| {
             let size = self.size();
             let mut met = 0;
             out.truncate(before);
@@ -60,7 +60,7 @@ impl<S: Schema> Hash<S> {
         &'a self,
         guard: &'g Guard,
         after: StepFrom<'a, S>,
-        mut open: impl FnMut(u64) -> Option<(Bucket<'g>, u64)>,
+        mut open: impl FnMut(u64) -> Option<(Bucket<'g, WORDS>, u64)>,
     ) -> Option<(First<'a, S>, Option<u64>)> {
         let mut first = First::new(&self.shared.0.schema, after);
         let mut hash = first.start();
@@ -145,7 +145,7 @@ impl<S: Schema> Hash<S> {
         trail.clear();
         let epoch = guard.epoch();
         // Few buckets, because a table shrinks with its keys.
-        let mut read = SmallVec::<[(Bucket<'_>, u64); 8]>::new();
+        let mut read = SmallVec::<[(Bucket<'_, WORDS>, u64); 8]>::new();
         let mut overtaken = 0;
         for _ in 0..SPINS {
             read.clear();
@@ -179,7 +179,7 @@ impl<S: Schema> Hash<S> {
             }
         }
         // Against the locking order of others, but no wait is unbounded.
-        let mut locked: Vec<Held<'_>> = Vec::new();
+        let mut locked: Vec<Held<'_, WORDS>> = Vec::new();
         let least = self.least(guard, after, |hash| {
             let held = self.lock_to_read(guard, hash).ok()?;
             let opened = (held.bucket, held.token());
@@ -236,19 +236,19 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// The first entry at a [place](crate::place_of) that is wanted.
-    pub fn find_at(
+    /// What `look` makes of the first entry at a [place](crate::place_of) of which it makes something.
+    pub fn find_at<R>(
         &self,
         guard: &Guard,
         place: u64,
-        mut wanted: impl FnMut(Entry) -> bool,
-    ) -> Result<Option<Entry>, Busy> {
+        mut look: impl FnMut(Entry) -> Option<R>,
+    ) -> Result<Option<R>, Busy> {
         for _ in 0..SPINS {
             if let Some((bucket, token)) = self.token(guard, hash_at(place)) {
                 let mut found = None;
                 let whole = bucket.each(guard, token, |entry| {
-                    if found.is_none() && wanted(entry) {
-                        found = Some(entry);
+                    if found.is_none() {
+                        found = look(entry);
                     }
                 });
                 if whole && bucket.head.lock.validate(token) {

@@ -49,7 +49,7 @@ impl View {
     }
 }
 
-impl<S: Schema> Hash<S> {
+impl<S: Schema, const WORDS: usize> Hash<S, WORDS> {
     /// Adds up one in `every` of the buckets from number `first` on, `limit` at most. `strips` is from [`View::strips`]. Returns the number
     /// from which to go on, or `None` at the end. Buckets whose number is below `every` are looked at in any case.
     ///

@@ -201,7 +201,7 @@ fn rows() -> Vec<Row> {
         ("mrqd copy", with(LockName::Mrqd, Delegate::Copy)),
         ("ets_pointer", with(LockName::EtsPointer, Delegate::Copy)),
     ];
-    row!("hash", "-", Ours(Hash::new(Immediates).expect(some)));
+    row!("hash", "-", Ours(<Hash<_>>::new(Immediates).expect(some)));
     for (lock, bucket_locks) in [
         ("table", BucketLocks::TableLock),
         ("16", BucketLocks::Fixed(16)),

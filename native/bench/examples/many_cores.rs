@@ -364,7 +364,7 @@ fn engines() -> Vec<(&'static str, Box<dyn Map>)> {
         ..config.clone()
     };
     vec![
-        ("hash", Box::new(Hash::new(Immediates).expect(some))),
+        ("hash", Box::new(<Hash<_>>::new(Immediates).expect(some))),
         (
             "linear_hash",
             Box::new(LinearHash::new(Immediates, &config).expect(some)),

@@ -18,24 +18,50 @@ const TABLE: usize = 4096;
 const LOG_PART: u64 = 64;
 const LOG_MOST: u64 = 64 << 10;
 
-/// The bytes of an engine for each object. A `hash` has 26 to 32, with overflow blocks, and 37 to 46 with cells. A `ca` has 20 to 32, and more
-/// where many objects were deleted.
-const IN_A_HASH: usize = 36;
-const WITH_CELLS: usize = 52;
-const IN_A_CA: usize = 40;
-
-/// The bytes of an engine for few objects, with what comes between two looks at stale items. A leaf of a `ca` does not shrink alone.
-const FEW_IN_A_HASH: usize = 1536;
-const FEW_WITH_CELLS: usize = 2176;
-const FEW_IN_A_CA: usize = 3072;
-
-/// A small `hash` grows by powers of two, and a larger one by 36 or 54 KiB. For that, this part of the limit is kept, at most so many bytes.
+/// A small `hash` grows by powers of two, and a larger one by 36 or 54 KiB. For that, this part of the limit is kept.
 const GROWTH_PART: u64 = 8;
-const GROWTH_MOST: u64 = 26 << 10;
-const GROWTH_WITH_CELLS: u64 = 39 << 10;
 
-/// In a crowded `hash` an object takes so many bytes in overflow blocks.
-const OVERFLOW: usize = 10;
+/// The bytes of an engine.
+#[derive(Clone, Copy, Debug)]
+struct Structure {
+    /// For each object.
+    each: usize,
+    /// For few objects, with what comes between two looks at stale items.
+    few: usize,
+    /// At most so many are kept to grow by.
+    growth: u64,
+    /// An object takes so many beside the engine at least.
+    smallest: usize,
+    /// In a crowded engine an object takes so many in overflow blocks.
+    overflow: usize,
+}
+
+/// It has 26 to 32 bytes for each object, with overflow blocks.
+const HASH: Structure = Structure {
+    each: 36,
+    few: 1536,
+    growth: 26 << 10,
+    smallest: 32,
+    overflow: 7,
+};
+
+/// A `hash` with cells has 33 to 46 bytes for each object, with overflow blocks. A pair has no block.
+const SEATED_HASH: Structure = Structure {
+    each: 52,
+    few: 2176,
+    growth: 39 << 10,
+    smallest: 0,
+    overflow: 10,
+};
+
+/// It has 20 to 32 bytes for each object, and more where many objects were deleted. A leaf does not shrink alone.
+const CA: Structure = Structure {
+    each: 40,
+    few: 3072,
+    growth: 0,
+    smallest: 32,
+    overflow: 0,
+};
 
 /// There may be one stale item for so many objects. Those that deletions leave are dropped with less work than those of the wheel, which
 /// evictions leave, too.
@@ -83,10 +109,7 @@ struct Items {
 /// become smaller again.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    ordered: bool,
-    seated: bool,
-    /// What each object pays for the engine.
-    engine: usize,
+    engine: Structure,
     /// What an object pays whose key is an immediate.
     each: usize,
     /// The queues and the wheel without stale items. `empty` of the queues is that of a shard.
@@ -128,14 +151,12 @@ impl Allowance {
             (_, true) => STALE_OF_EVICTIONS,
         };
         let mut allowance = Self {
-            ordered: limited.ordered,
-            seated: limited.seated,
-            each: 0,
             engine: match (limited.ordered, limited.seated) {
-                (true, _) => IN_A_CA,
-                (false, true) => WITH_CELLS,
-                (false, false) => IN_A_HASH,
+                (true, _) => CA,
+                (false, true) => SEATED_HASH,
+                (false, false) => HASH,
             },
+            each: 0,
             queues,
             wheel,
             item,
@@ -159,27 +180,28 @@ impl Allowance {
 
     /// The part that is kept for the engine.
     fn few(&self, largest: u64) -> usize {
-        let (few, growth) = match (self.ordered, self.seated) {
-            (true, _) => (FEW_IN_A_CA, 0),
-            (false, true) => (FEW_WITH_CELLS, GROWTH_WITH_CELLS),
-            (false, false) => (FEW_IN_A_HASH, GROWTH_MOST),
-        };
-        few + (largest / GROWTH_PART).min(growth) as usize
+        self.engine.few + (largest / GROWTH_PART).min(self.engine.growth) as usize
     }
 
     fn empty_queues(&self, largest: u64) -> usize {
         self.queues.empty * shards::number_for(about_objects(Unit::Bytes, largest))
     }
 
-    /// What the buckets of a `hash` may take at most, with objects that have no blocks.
+    /// What the buckets of a `hash` may take at most, with the smallest objects.
     pub fn of_buckets(&self, bytes: Bytes) -> usize {
-        let objects = usize::try_from(self.capacity(bytes)).unwrap_or(0) / self.of_object(0);
-        self.few(bytes.largest) + objects * (self.engine - OVERFLOW)
+        let Structure {
+            each,
+            smallest,
+            overflow,
+            ..
+        } = self.engine;
+        let objects = usize::try_from(self.capacity(bytes)).unwrap_or(0) / (smallest + self.of_object(0));
+        self.few(bytes.largest) + objects * (each - overflow)
     }
 
     /// What the engine may take for so many objects.
     pub fn of_engine(&self, objects: usize, largest: u64) -> usize {
-        self.few(largest) + self.engine * objects
+        self.few(largest) + self.engine.each * objects
     }
 
     /// What an object pays beside its own bytes. Its key takes so many bytes in an item.
@@ -193,7 +215,7 @@ impl Allowance {
 
     fn share(&self, key: usize) -> usize {
         let items = self.queues.each + self.wheel.each + (self.queues.copies + self.wheel.copies) * key;
-        self.engine + items + self.stale(1, key)
+        self.engine.each + items + self.stale(1, key)
     }
 
     /// The bytes of stale items for so many objects.

@@ -57,6 +57,8 @@ const STACK_OBJECTS: usize = 16;
 /// An object ready to be stored. It is freed when this value is dropped, unless it was [taken](Self::take).
 pub(crate) struct Incoming {
     entry: Entry,
+    /// That of the object, without what it requests.
+    body: u64,
     /// Refers into the object.
     probe: Probe<'static>,
     taken: Cell<bool>,
@@ -93,6 +95,7 @@ impl Incoming {
         };
         Ok(Self {
             entry,
+            body,
             probe,
             taken: Cell::new(false),
         })
@@ -122,10 +125,13 @@ impl Incoming {
             .into_leased_body(request, layout, guard)
             .ok_or(Failure::NoMemory)?;
         let entry = Entry { key: word, body };
+        // SAFETY: nobody else knows the object.
+        let object = unsafe { unseated(entry) };
         Ok(Self {
             entry,
+            body: object.body,
             // SAFETY: as in `new`.
-            probe: table.probe(unsafe { key_of(unseated(entry), layout.key) }),
+            probe: table.probe(unsafe { key_of(object, layout.key) }),
             taken: Cell::new(false),
         })
     }
@@ -150,8 +156,7 @@ impl Incoming {
     /// The body of the object, without what it requests.
     #[inline]
     pub fn body(&self) -> u64 {
-        // SAFETY: this value owns the object.
-        unsafe { unseated(self.entry) }.body
+        self.body
     }
 
     /// The size in bytes of the object's block.

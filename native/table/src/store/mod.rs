@@ -198,11 +198,12 @@ impl Store {
         let thresholds = config.map_or_else(Thresholds::default, |config| config.thresholds());
         let (expiry, limit) = setup.as_ref().map_or((None, None), |setup| (setup.expiry, setup.limit));
         let is_leased = expiry.is_some() || limit.is_some();
+        let idle = expiry.is_some_and(|expiry| expiry.has_idle());
         let small = is_small(limit);
         let stock = match (name, is_leased) {
             (EngineName::Hash, false) => Stock::Hash(Hash::new(Exact::new(key))?),
             (EngineName::Ca, false) => Stock::Ca(Ca::with_thresholds(Ordered::new(key), thresholds)),
-            (EngineName::Hash, true) if is_seated(name, expiry) => {
+            (EngineName::Hash, true) if is_seated(name, idle) => {
                 let leases = Box::new(Leases::new(expiry, limit, key, (false, true), shared));
                 let engine = Hash::new(SeatedExact::new(key))?;
                 keep_within(&engine, &leases);

@@ -23,9 +23,17 @@ pub struct Expiry {
     pub idle: u64,
 }
 
-/// Whether contents with leases, in this engine and with this expiry, have them in cells. There is no room for an own end in a cell.
-pub fn is_seated(engine: EngineName, expiry: Option<Expiry>) -> bool {
-    engine == EngineName::Hash && expiry.is_none_or(|expiry| expiry.idle == u64::MAX)
+/// Whether contents with leases have them in cells, in this engine. `idle` says whether reads matter: there is no room for an own end in a
+/// cell.
+pub fn is_seated(engine: EngineName, idle: bool) -> bool {
+    engine == EngineName::Hash && !idle
+}
+
+impl Expiry {
+    /// Whether reads make objects live longer.
+    pub fn has_idle(&self) -> bool {
+        self.idle != u64::MAX
+    }
 }
 
 impl Default for Expiry {

@@ -239,7 +239,7 @@ impl Options {
     /// Whether leases are in cells: see [`is_seated`].
     #[inline]
     pub fn seated(self) -> bool {
-        self.leased() && !self.idle() && self.engine() == EngineName::Hash
+        self.leased() && is_seated(self.engine(), self.idle())
     }
 
     /// Whether reads make the table's objects live longer.
@@ -405,7 +405,7 @@ impl Collect {
         }
         let leased = self.expiry.is_some() || limit.is_some();
         options.set(LEASED, leased.into());
-        let idle = self.expiry.is_some_and(|expiry| expiry.idle != u64::MAX);
+        let idle = self.expiry.is_some_and(|expiry| expiry.has_idle());
         options.set(IDLE, idle.into());
         let bounded = idle && self.expiry.is_some_and(|expiry| expiry.ttl != u64::MAX);
         options.set(BOUNDED, bounded.into());
@@ -483,7 +483,7 @@ fn finish_setup(
     }
     let limited = Limited {
         ordered: options.engine() == EngineName::Ca,
-        seated: is_seated(options.engine(), expiry),
+        seated: is_seated(options.engine(), expiry.is_some_and(|expiry| expiry.has_idle())),
         expires: expiry.is_some(),
         shared: options.shared(),
     };

@@ -200,7 +200,8 @@ impl Snapshot {
             end = end.min(bound(at));
             kept.add(&found, self.key(), |seen| place_of(seen.entry.key) < end);
             if let Some(middle) = kept.middle(|seen| place_of(seen.entry.key), u64::cmp) {
-                (end, step) = (behind_place(middle), step.div_ceil(2));
+                // Not behind the end: this node may have shown nothing there.
+                (end, step) = (end.min(behind_place(middle)), step.div_ceil(2));
                 kept.retain(|seen| place_of(seen.entry.key) < end);
             }
         }

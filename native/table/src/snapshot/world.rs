@@ -29,6 +29,10 @@ pub fn write(live: &Store, key: u64, value: u64) {
     patiently(|| live.update(&pin(), &probe(key), |_| (Step::Put(entry), ())));
 }
 
+pub fn remove(live: &Store, key: u64) {
+    patiently(|| live.update(&pin(), &probe(key), |_| (Step::Remove, ())));
+}
+
 /// A snapshot that is begun. To close its instant finishes it.
 pub fn begin(live: &Store, name: EngineName) -> (Snapshot, Arc<Instant>) {
     let instant = Arc::new(Instant::default());

@@ -187,7 +187,7 @@ a_killed_flight_is_forgotten(_Config) ->
     Table = cats:new(t, [public]),
     {Leader, _} = leader(Table, slow, #{}),
     [Flight] = cats_test_lib:flights(),
-    {Flight, Leader, 0} = cats_nif:flight_to(Table, key),
+    {Flight, Leader, 0} = cats_test_lib:flight_to(Table, key),
     cats_test_lib:stop(Flight, kill),
     ?assertEqual({key, fast}, cats:fetch(Table, key, fun(Key) -> {Key, fast} end)),
     Leader ! go,
@@ -350,7 +350,7 @@ lists_end_flights(_Config) ->
          {Leader, _} = leader(Table, made, #{}),
          Waits = spawn_link(fun() -> Self ! {self(), cats:fetch(Table, key, fun(_) -> error(called) end)} end),
          have_waited(Table, 1),
-         {Flight, Leader, 0} = cats_nif:flight_to(Table, key),
+         {Flight, Leader, 0} = cats_test_lib:flight_to(Table, key),
          true = cats:insert(Table, [{N, x} || N <- lists:seq(1, 100)]),
          true = cats:insert(Table, [{other, x}]),
          false = cats:insert_new(Table, [{key, x}, {other, y}]),
@@ -358,9 +358,9 @@ lists_end_flights(_Config) ->
          100 = cats:select_delete(Table, [{{'$1', '_'}, [{is_integer, '$1'}], [true]}]),
          {atomic, true} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {other, z}) end),
          [] = cats:lookup(Table, key),
-         ?assertEqual({Flight, Leader, 0}, cats_nif:flight_to(Table, key)),
+         ?assertEqual({Flight, Leader, 0}, cats_test_lib:flight_to(Table, key)),
          {atomic, true} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {key, written}) end),
-         ?assertEqual(false, cats_nif:flight_to(Table, key)),
+         ?assertEqual(false, cats_test_lib:flight_to(Table, key)),
          ?assertEqual({key, written}, receive {Waits, Object} -> Object end),
          Leader ! go,
          ?assertEqual({key, written}, receive {Leader, Late} -> Late end),
@@ -431,10 +431,10 @@ equal_keys(_Config) ->
          receive {makes, Leader} -> ok end,
          cats:insert(Table, {{probe, One}}),
          Expected = case cats:member(Table, {probe, Other}) of
-                        true -> {element(1, cats_nif:flight_to(Table, One)), Leader, 0};
+                        true -> {element(1, cats_test_lib:flight_to(Table, One)), Leader, 0};
                         false -> false
                     end,
-         ?assertEqual({Type, One, Other, Expected}, {Type, One, Other, cats_nif:flight_to(Table, Other)}),
+         ?assertEqual({Type, One, Other, Expected}, {Type, One, Other, cats_test_lib:flight_to(Table, Other)}),
          ?assertEqual(Type =:= ordered_set, Expected =/= false),
          Leader ! go
      end || Type <- [set, ordered_set], {One, Other} <- [{1, 1.0}, {{a, [1.0]}, {a, [1]}}, {holding(1), holding(1.0)}]].
@@ -524,7 +524,7 @@ fetch_without_room() ->
     [begin
          #{general := <<"the VM has as many processes as it may have", _/binary>>} =
              cats_test_lib:remarks(fetch, Arguments),
-         false = cats_nif:flight_to(Table, key)
+         false = cats_test_lib:flight_to(Table, key)
      end || Arguments <- [[Table, key, Make], [Table, key, Make, #{timeout => 1}]]],
     [exit(Pid, kill) || Pid <- Sleepers],
     cats_test_lib:eventually(fun() -> length(processes()) < 500 end),

@@ -3,7 +3,6 @@
 -module(cats_fetch_many_SUITE).
 -measures([costs]).
 -include_lib("stdlib/include/assert.hrl").
--include("cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([hits_and_misses/1, sizes/1, long_keys_and_objects/1, equal_keys/1, lifetimes/1, outcomes/1, limits/1]).
 -export([only_what_nobody_makes/1, each_key_is_made_once/1, both_kinds_wait/1, left_out/1, what_is_passed_on/1,
@@ -84,17 +83,10 @@ have_waited(Table, Count) ->
 %% Waits until no flights are left, in the native library neither.
 no_flights(Table, Keys) ->
     cats_test_lib:eventually(fun() -> cats_test_lib:flights() =:= [] end),
-    Table =:= deleted orelse [?assertEqual({Key, false}, {Key, flight_to(Table, Key)}) || Key <- Keys],
+    Table =:= deleted orelse [?assertEqual({Key, false}, {Key, cats_test_lib:flight_to(Table, Key)}) || Key <- Keys],
     %% Nor any that flight_to/2 hides, as its process is dead.
     Table =:= deleted orelse ?assertEqual(0, cats:info(Table, flights)),
     no_messages().
-
-%% Also of a key that is too long for a scheduler.
-flight_to(Table, Key) ->
-    case cats_nif:flight_to(Table, Key) of
-        ?FAILED(dirty, Arguments) -> cats_nif:dirty(flight_to, Arguments);
-        Flight -> Flight
-    end.
 
 no_messages() ->
     receive Message -> ?assertEqual(none, Message) after 0 -> ok end.
@@ -381,7 +373,7 @@ many_flights_at_once(_Config) ->
 asked_late(_Config) ->
     [begin
          Leader = leader(Table, [1, 2], #{}),
-         {Flight, Leader, 2} = cats_nif:flight_to(Table, 2),
+         {Flight, Leader, 2} = cats_test_lib:flight_to(Table, 2),
          cats:insert(Table, {2, other}),
          Asks = fun(Number) ->
                         Alias = monitor(process, Flight, [{alias, demonitor}]),
@@ -552,7 +544,7 @@ own_writes_are_not_told(_Config) ->
          Test = self(),
          Keys = lists:seq(1, 3000),
          Leader = leader(Table, Keys, #{}),
-         {Flight, Leader, 1} = cats_nif:flight_to(Table, 1),
+         {Flight, Leader, 1} = cats_test_lib:flight_to(Table, 1),
          Tracer = spawn_link(fun() -> trace_writes(0, Test) end),
          1 = erlang:trace(Flight, true, ['receive', {tracer, Tracer}]),
          Told = fun() -> Tracer ! ask, receive {writes, Count} -> Count end end,
@@ -578,7 +570,7 @@ found_after_all(_Config) ->
          cats:insert(Table, {2, there}),
          ?assertEqual([true, [{2, there}], true], cats_nif:flights_begin(Table, [1, 2, 3], 1, Flight, self(), false)),
          ?assertEqual([{Flight, self(), 1}, false, {Flight, self(), 3}],
-                      [cats_nif:flight_to(Table, Key) || Key <- [1, 2, 3]]),
+                      [cats_test_lib:flight_to(Table, Key) || Key <- [1, 2, 3]]),
          %% The same again, as after a failure, and with another number.
          ?assertEqual([true, [{2, there}], true], cats_nif:flights_begin(Table, [1, 2, 3], 1, Flight, self(), true)),
          ?assertEqual([{Flight, self(), 3}, true], cats_nif:flights_begin(Table, [3, 4], 4, Flight, self(), true)),
@@ -654,7 +646,7 @@ killed_flights(_Config) ->
          Waits = begins(fun() -> cats:fetch_many(Table, [3, 2], make(fast)) end),
          have_waited(Table, 1),
          [Flight] = cats_test_lib:flights(),
-         {Flight, Leader, 3} = cats_nif:flight_to(Table, 3),
+         {Flight, Leader, 3} = cats_test_lib:flight_to(Table, 3),
          cats_test_lib:stop(Flight, kill),
          ?assertEqual([{3, fast}, {2, fast}], result(Waits)),
          Leader ! {return, (make(slow))([1, 2, 3])},
@@ -897,7 +889,7 @@ fetch_without_room() ->
     #{general := <<"the VM has as many processes as it may have", _/binary>>} =
         cats_test_lib:remarks(fetch_many, [Table, [1, 2], fun(_) -> exit(called) end]),
     [{1, there}] = cats:fetch_many(Table, [1], fun(_) -> exit(called) end),
-    false = cats_nif:flight_to(Table, 2),
+    false = cats_test_lib:flight_to(Table, 2),
     [exit(Pid, kill) || Pid <- Sleepers],
     cats_test_lib:eventually(fun() -> length(processes()) < 500 end),
     [{1, there}, {2, made}] = cats:fetch_many(Table, [1, 2], fun([2]) -> [{2, made}] end),

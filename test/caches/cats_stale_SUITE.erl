@@ -227,7 +227,7 @@ killed_renewers(_Config) ->
     %% The flight is killed, and then both.
     {key, old} = cats:fetch(Table, key, slow(), #{stale => 1000}),
     First = renewer(),
-    {Flight, First, 0} = cats_nif:flight_to(Table, key),
+    {Flight, First, 0} = cats_test_lib:flight_to(Table, key),
     cats_test_lib:stop(Flight, kill),
     cats_test_lib:stop(First, kill),
     [{key, old} = cats:fetch(Table, key, slow(), #{stale => 1000}) || _ <- [1, 2]],
@@ -273,7 +273,7 @@ write_without_room() ->
     Table = with_old_object(),
     {key, old} = cats:fetch(Table, key, slow(), #{stale => 60_000, refresh_timeout => 50_000}),
     Renewer = renewer(),
-    {Flight, Renewer, 0} = cats_nif:flight_to(Table, key),
+    {Flight, Renewer, 0} = cats_test_lib:flight_to(Table, key),
     [FlightMonitor, Monitor] = [monitor(process, Pid) || Pid <- [Flight, Renewer]],
     _ = cats_test_lib:fill_processes(),
     true = cats:delete(Table, key),

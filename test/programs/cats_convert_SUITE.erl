@@ -67,7 +67,7 @@ damaged_files(Config) ->
 %% No file of a cache is loaded in which one bit is another one. Tried is every fifth, so each byte.
 damaged_caches(Config) ->
     File = file(Config),
-    Cache = cats:new(cache, [{ttl, 60_000}, {limit, {objects, 10}}]),
+    Cache = cats:new(cache, [{ttl, 3_600_000}, {limit, {objects, 10}}]),
     true = cats:insert(Cache, [{1, a}, {<<"key">>, #{b => [c]}}]),
     ok = cats:tab2file(Cache, File, [{extended_info, [object_count, md5sum]}]),
     {ok, Bytes} = file:read_file(File),

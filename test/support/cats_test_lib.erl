@@ -3,8 +3,10 @@
 -export([root/0, native_calls/2, ensure_proper/0, environment/2, rounds/1, remarks/2, invalid_option/2,
          in_words_of_ets/1, start/1, new/3, only_cats/1, tables/0, with_memory/1, types/0, types/1, policies/0,
          spawn_owner/1, start_much/0, read_much/0, is_long/0, run/2, run_in/2, in_process/1, stop/2, down/1,
-         eventually/1, eventually/2, clock/0, flights/0, together/1, forever/1, repeat/1, repeat_for/2,
+         eventually/1, eventually/2, clock/0, flights/0, flight_to/2, together/1, forever/1, repeat/1, repeat_for/2,
          all_objects/2, cause/1, with_input/2, one_of/1, start_peer/1, in_small_vm/2, fill_processes/0]).
+
+-include("cats_failure.hrl").
 
 %% @doc The directory of the project.
 -spec root() -> file:filename().
@@ -177,6 +179,16 @@ clock() ->
 flights() ->
     [Pid || Pid <- processes(), {initial_call, {Module, fly, _}} <- [process_info(Pid, initial_call)],
             Module =:= cats_fetch orelse Module =:= cats_fetch_many].
+
+%% @doc The flight to a key of a table, as the native library tells it. Asks again where another process is in the way,
+%% and on a dirty scheduler for a key that is too long for a normal one.
+-spec flight_to(Table :: cats:tab(), Key :: term()) -> term().
+flight_to(Table, Key) ->
+    case cats_nif:flight_to(Table, Key) of
+        ?FAILED(busy, _) -> flight_to(Table, Key);
+        ?FAILED(dirty, Arguments) -> cats_nif:dirty(flight_to, Arguments);
+        Flight -> Flight
+    end.
 
 %% @doc Runs a program of the PATH. Returns its exit status and all that it wrote, or `none' if there is no such
 %% program.

@@ -2,6 +2,7 @@
 
 #[path = "../../../cases.rs"]
 pub mod cases;
+pub mod cells;
 pub mod conformance;
 pub mod histories;
 #[cfg(shuttle)]

@@ -1,7 +1,8 @@
 //! Leaf: up to 112 entries of one key range. Point lookups find them by hash. A key order is kept as long as operations
 //! use it.
 //!
-//! Layout: 1 to 14 lines of 8 entries each are before the address of the leaf. At the address are a lock and an info
+//! Layout: 1 to 14 lines of 8 entries each are before the address of the leaf. In a table with
+//! [cells](crate::shared::seat) the cell of an entry stands behind its two words. At the address are a lock and an info
 //! word about the slots. Then comes a word of *marks* for each line: for each entry a tag, which is eight bits of its
 //! hash. Then comes what ordered operations need, such as a permutation with one byte for each slot. All addresses
 //! follow from the leaf's address and its number of lines. The pointer to the leaf carries both.
@@ -24,6 +25,7 @@
 
 use super::base::SAMPLING;
 use super::Query;
+use crate::shared::seat::{cell_of, seat, Stored};
 use crate::shared::select::select;
 use crate::{hash_of, Entry, OrderedSchema};
 use cats_sync::events::Events;
@@ -119,7 +121,7 @@ struct Header {
     info: AtomicU64,
 }
 
-/// The two words of an entry.
+/// The two words of an entry. The cell follows, in a table with cells.
 #[repr(C)]
 struct Slot {
     key: AtomicU64,
@@ -127,11 +129,29 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(Entry { key, body }: Entry) -> Self {
-        Self {
-            key: AtomicU64::new(key),
-            body: AtomicU64::new(body),
-        }
+    /// The entry as it is shown. The key word was read before.
+    #[inline(always)]
+    fn shown<S: OrderedSchema>(&self, key: u64) -> Entry {
+        let body = match S::CELLS {
+            true => seat(&self.body),
+            // Acquire: see `Leaf::entry`.
+            false => self.body.load(Acquire),
+        };
+        Entry { key, body }
+    }
+}
+
+/// The words of a slot.
+const fn stride<S: OrderedSchema>() -> usize {
+    2 + S::CELLS as usize
+}
+
+/// What is stored for an entry that is put into the table, or was shown by a leaf that is locked.
+#[inline(always)]
+fn stored_of<S: OrderedSchema>(entry: Entry) -> Stored {
+    match S::CELLS {
+        true => Stored::behind(entry),
+        false => Stored { entry, cell: 0 },
     }
 }
 
@@ -214,13 +234,13 @@ unsafe fn matches<S: OrderedSchema>(schema: &S, probe: &S::Probe, entry: Entry) 
 }
 
 /// Bytes before the address of a leaf with this many lines.
-const fn before(lines: usize) -> usize {
-    lines * LINE * size_of::<Slot>()
+const fn before<S: OrderedSchema>(lines: usize) -> usize {
+    lines * LINE * stride::<S>() * size_of::<AtomicU64>()
 }
 
 /// Bytes of a leaf with this many lines.
-pub(super) const fn size(lines: usize) -> usize {
-    before(lines) + (size_of::<Header>() + words(lines) * size_of::<AtomicU64>()).next_multiple_of(64)
+pub(super) const fn size<S: OrderedSchema>(lines: usize) -> usize {
+    before::<S>(lines) + (size_of::<Header>() + words(lines) * size_of::<AtomicU64>()).next_multiple_of(64)
 }
 
 /// Words behind the header of a leaf with this many lines: the marks, `KEPT_FOR_WORD`, `SKIP_WORD`, the permutation.
@@ -254,22 +274,39 @@ fn lines_with(enough: impl Fn(usize) -> bool) -> usize {
 
 impl Leaf {
     /// The memory of a new leaf. It is prefetched, because it is rarely cached.
-    fn allocate(lines: usize) -> Self {
-        let start = slab::needed(slab::alloc(size(lines)));
+    fn allocate<S: OrderedSchema>(lines: usize) -> Self {
+        let start = slab::needed(slab::alloc(size::<S>(lines)));
         // SAFETY: the memory is that large.
-        let at = unsafe { start.add(before(lines)) };
+        let at = unsafe { start.add(before::<S>(lines)) };
         let leaf = Self { at, lines };
-        leaf.prefetch_all();
+        leaf.prefetch_all::<S>();
         leaf
     }
 
-    /// Fills the memory of a new leaf: its words, and the entry of each slot of each line.
-    fn initialize(self, info: u64, word: impl Fn(usize) -> u64, entry: impl Fn(usize, usize) -> Entry) -> Self {
+    /// Fills the memory of a new leaf: its words, and the entry of each slot of each line. That of a free slot is 0.
+    fn initialize<S: OrderedSchema>(
+        self,
+        info: u64,
+        word: impl Fn(usize) -> u64,
+        entry: impl Fn(usize, usize) -> Entry,
+    ) -> Self {
         // SAFETY: only the caller knows the memory, which is large enough for the slots, the header and the words behind
         // it.
         unsafe {
             for line in 0..self.lines {
-                (0..LINE).for_each(|i| self.line(line).add(i).write(Slot::new(entry(line, i))));
+                for i in 0..LINE {
+                    let entry = entry(line, i);
+                    let Stored { entry, cell } = match entry.key {
+                        0 => Stored { entry, cell: 0 },
+                        _ => stored_of::<S>(entry),
+                    };
+                    let words = self.line::<S>(line).add(i * stride::<S>());
+                    words.write(AtomicU64::new(entry.key));
+                    words.add(1).write(AtomicU64::new(entry.body));
+                    if S::CELLS {
+                        words.add(2).write(AtomicU64::new(cell));
+                    }
+                }
             }
             self.at.cast().write(Header {
                 lock: VersionLock::new(0),
@@ -282,29 +319,31 @@ impl Leaf {
     }
 
     /// A new leaf with the same entries in the same slots. Call it under the lock, for which the loads are Relaxed.
-    pub fn copy(self, skip: usize) -> Self {
+    pub fn copy<S: OrderedSchema>(self, skip: usize) -> Self {
         let word = |i: usize| match i.checked_sub(self.lines()) {
             Some(KEPT_FOR_WORD) => 0,
             Some(SKIP_WORD) => skip as u64,
             _ => self.word(i).load(Relaxed),
         };
-        let entry = |line, i| Entry {
-            key: self.key(line * LINE + i).load(Relaxed),
-            body: self.body(line * LINE + i).load(Relaxed),
-        };
-        Self::allocate(self.lines).initialize(self.info().0, word, entry)
+        let entry = |line, i| self.entry::<S>(line * LINE + i).unwrap_or(Entry { key: 0, body: 0 });
+        Self::allocate::<S>(self.lines).initialize::<S>(self.info().0, word, entry)
     }
 
     /// A new leaf without entries. It is ordered.
-    pub fn empty(lines: usize, skip: usize) -> Self {
+    pub fn empty<S: OrderedSchema>(lines: usize, skip: usize) -> Self {
         let word = |i| if i == lines + SKIP_WORD { skip as u64 } else { 0 };
-        Self::allocate(lines).initialize(ORDERED, word, |_, _| Entry { key: 0, body: 0 })
+        Self::allocate::<S>(lines).initialize::<S>(ORDERED, word, |_, _| Entry { key: 0, body: 0 })
     }
 
     /// A new leaf that holds `entries`, which may be `ordered`.
-    pub fn build(lines: usize, skip: usize, entries: impl IntoIterator<Item = Entry>, ordered: bool) -> Self {
+    pub fn build<S: OrderedSchema>(
+        lines: usize,
+        skip: usize,
+        entries: impl IntoIterator<Item = Entry>,
+        ordered: bool,
+    ) -> Self {
         assert!(lines <= MAX_LINES);
-        let leaf = Self::allocate(lines);
+        let leaf = Self::allocate::<S>(lines);
         // The entries are placed here first. Meanwhile the leaf's memory comes into the cache.
         let mut slots = [[Entry { key: 0, body: 0 }; LINE]; MAX_LINES];
         let mut taken = [0; MAX_LINES];
@@ -332,7 +371,7 @@ impl Leaf {
             Some(_) => 0,
         };
         let ordered = if ordered { ORDERED } else { 0 };
-        leaf.initialize(info.0 | ordered, word, |line, i| slots[line][i])
+        leaf.initialize::<S>(info.0 | ordered, word, |line, i| slots[line][i])
     }
 
     /// # Safety
@@ -350,16 +389,16 @@ impl Leaf {
     pub fn more_lines(self) -> Option<usize> {
         SIZES.into_iter().find(|&lines| lines > self.lines)
     }
-    pub fn size(self) -> usize {
-        size(self.lines())
+    pub fn size<S: OrderedSchema>(self) -> usize {
+        size::<S>(self.lines())
     }
     fn slots(self) -> usize {
         LINE * self.lines()
     }
     /// The first address of the leaf's memory.
-    pub fn start(self) -> NonNull<u8> {
+    pub fn start<S: OrderedSchema>(self) -> NonNull<u8> {
         // SAFETY: see `Leaf`.
-        unsafe { self.at.sub(before(self.lines())) }
+        unsafe { self.at.sub(before::<S>(self.lines())) }
     }
 
     fn header<'a>(self) -> &'a Header {
@@ -380,23 +419,25 @@ impl Leaf {
     }
     /// The address of a line of entries. The first line is the last one in memory.
     #[inline(always)]
-    fn line(self, line: usize) -> *mut Slot {
-        self.at.as_ptr().cast::<[Slot; LINE]>().wrapping_sub(line + 1).cast()
+    fn line<S: OrderedSchema>(self, line: usize) -> *mut AtomicU64 {
+        self.at
+            .as_ptr()
+            .cast::<AtomicU64>()
+            .wrapping_sub((line + 1) * LINE * stride::<S>())
     }
     #[inline(always)]
-    fn slot_address(self, slot: usize) -> *mut Slot {
-        self.line(slot / LINE).wrapping_add(slot % LINE)
+    fn slot_address<S: OrderedSchema>(self, slot: usize) -> *mut Slot {
+        self.line::<S>(slot / LINE)
+            .wrapping_add(slot % LINE * stride::<S>())
+            .cast()
     }
-    fn slot<'a>(self, slot: usize) -> &'a Slot {
+    fn slot<'a, S: OrderedSchema>(self, slot: usize) -> &'a Slot {
         debug_assert!(slot < self.slots());
         // SAFETY: see `Leaf`; all callers stay within the slots.
-        unsafe { &*self.slot_address(slot) }
+        unsafe { &*self.slot_address::<S>(slot) }
     }
-    fn key<'a>(self, slot: usize) -> &'a AtomicU64 {
-        &self.slot(slot).key
-    }
-    fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
-        &self.slot(slot).body
+    fn key<'a, S: OrderedSchema>(self, slot: usize) -> &'a AtomicU64 {
+        &self.slot::<S>(slot).key
     }
     /// Relaxed: the lock orders it.
     fn kept_for<'a>(self) -> &'a AtomicU64 {
@@ -438,39 +479,38 @@ impl Leaf {
 
     /// Prefetches the home line of this hash, which is farthest from the leaf's address.
     #[inline(always)]
-    pub fn prefetch_entries(self, hash: u64) {
-        let line = self.line(self.home(hash));
-        cats_sync::prefetch(line);
-        cats_sync::prefetch(line.wrapping_add(LINE - 1));
+    pub fn prefetch_entries<S: OrderedSchema>(self, hash: u64) {
+        let line = self.line::<S>(self.home(hash));
+        for word in (0..LINE * stride::<S>()).step_by(LINE) {
+            cats_sync::prefetch(line.wrapping_add(word));
+        }
     }
 
     /// Prefetches all that a lookup of this hash reads first.
     #[inline]
-    pub fn prefetch(self, hash: u64) {
+    pub fn prefetch<S: OrderedSchema>(self, hash: u64) {
         cats_sync::prefetch(self.at.as_ptr());
         cats_sync::prefetch(self.marks(self.home(hash)));
-        self.prefetch_entries(hash);
+        self.prefetch_entries::<S>(hash);
     }
 
     /// Prefetches all lines.
-    pub fn prefetch_all(self) {
-        for line in (0..self.size()).step_by(64) {
-            cats_sync::prefetch(self.start().as_ptr().wrapping_add(line));
+    pub fn prefetch_all<S: OrderedSchema>(self) {
+        for line in (0..self.size::<S>()).step_by(64) {
+            cats_sync::prefetch(self.start::<S>().as_ptr().wrapping_add(line));
         }
     }
 
     /// The entry in a slot. Its two words belong together only if the lock is held or the read validates.
     #[inline]
-    pub fn entry(self, slot: usize) -> Result<Entry, Torn> {
+    pub fn entry<S: OrderedSchema>(self, slot: usize) -> Result<Entry, Torn> {
         // Acquire pairs with the Release stores of `fill`. So a key is seen with the body that came with it or a later
         // one, never with an earlier one. And the block to which a body points is seen complete.
-        let key = self.key(slot).load(Acquire);
-        if key == 0 {
-            return Err(Torn);
+        let slot = self.slot::<S>(slot);
+        match slot.key.load(Acquire) {
+            0 => Err(Torn),
+            key => Ok(slot.shown::<S>(key)),
         }
-        // Acquire: as above.
-        let body = self.body(slot).load(Acquire);
-        Ok(Entry { key, body })
     }
 
     /// The slots of a line that may have a tag. Relaxed: as for `info`.
@@ -481,11 +521,11 @@ impl Leaf {
 
     /// Shows the entry with this key word, if it is in its home line. Another thread may be changing the line.
     #[inline]
-    pub fn show_home(self, wanted: Wanted, show: impl FnOnce(Entry)) {
+    pub fn show_home<S: OrderedSchema>(self, wanted: Wanted, show: impl FnOnce(Entry)) {
         let home = self.home(wanted.hash);
         let tagged = self.tagged(home, tag_of(wanted.hash));
         if tagged.any() {
-            match self.entry(home * LINE + tagged.first()) {
+            match self.entry::<S>(home * LINE + tagged.first()) {
                 Ok(entry) if entry.key == wanted.word => show(entry),
                 _ => {}
             }
@@ -511,22 +551,23 @@ impl Leaf {
         if wanted.word & 3 == 3 {
             // No branches, because the processor cannot predict whether the key is there. If no tag matches, two words
             // behind the header serve as the entry, so that there is no cache miss.
-            let entry = self.line(home).wrapping_add(tagged.first()).cast_const();
+            let entry = self.slot_address::<S>(home * LINE + tagged.first()).cast_const();
             let instead = std::ptr::from_ref(self.word(0)).cast();
             // SAFETY: a slot of the leaf if a tag matches, otherwise two words as in a slot; see `Leaf`.
             let seen = unsafe { &*select(any, entry, instead) };
-            // Acquire, for both: see `entry`.
-            let (key, body) = (seen.key.load(Acquire), seen.body.load(Acquire));
+            // Acquire: see `entry`.
+            let key = seen.key.load(Acquire);
+            let entry = seen.shown::<S>(key);
             // One branch, which is nearly always predictable: the first tag that matches is the key's, or none matches
             // and no entry with such a hash went past the home line.
             if select(any, key ^ wanted.word, info.0 & Info::passing(wanted.hash)) == 0 {
                 let slot = home * LINE + tagged.first();
                 let key = wanted.word;
-                return any.then_some((slot, Entry { key, body }));
+                return any.then_some((slot, Entry { key, ..entry }));
             }
         } else if any {
             let slot = home * LINE + tagged.first();
-            if let Ok(entry) = self.entry(slot) {
+            if let Ok(entry) = self.entry::<S>(slot) {
                 // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `matches`
                 // allows.
                 if entry.key == wanted.word && unsafe { matches(schema, probe, entry) } {
@@ -565,7 +606,7 @@ impl Leaf {
             let mut tagged = self.tagged(line, tag_of(hash));
             while tagged.any() {
                 let slot = line * LINE + tagged.first();
-                match self.entry(slot) {
+                match self.entry::<S>(slot) {
                     Ok(entry) if is_it(entry) => return Some((slot, entry)),
                     _ => tagged.0 &= tagged.0 - 1,
                 }
@@ -603,13 +644,26 @@ impl Leaf {
         free.any().then(|| line * LINE + free.first())
     }
 
-    fn fill(self, place: Place, entry: Entry) {
+    fn fill<S: OrderedSchema>(self, place: Place, entry: Entry) {
         let hash = hash_of(entry.key);
         self.set_info(self.info().with(hash, place.distance).with_last(place.slot).0);
         self.mark(place.slot, tag_of(hash));
+        self.set_body::<S>(place.slot, entry);
         // Release, body first: see `entry`.
-        self.body(place.slot).store(entry.body, Release);
-        self.key(place.slot).store(entry.key, Release);
+        self.key::<S>(place.slot).store(entry.key, Release);
+    }
+
+    /// Stores the body of an entry, and its cell.
+    #[inline(always)]
+    fn set_body<S: OrderedSchema>(self, slot: usize, entry: Entry) {
+        let Stored { entry, cell } = stored_of::<S>(entry);
+        let body = &self.slot::<S>(slot).body;
+        if S::CELLS {
+            // SAFETY: in such a table the cell is the next word. Release, like every store on which a reader may act before it validates.
+            unsafe { cell_of(seat(body)) }.store(cell, Release);
+        }
+        // Release, body first: see `entry`.
+        body.store(entry.body, Release);
     }
 
     /// Sets the tag of a slot.
@@ -626,7 +680,7 @@ impl Leaf {
         if self.info().ordered() {
             self.insert_in_order(schema, probe, place.slot);
         }
-        self.fill(place, entry);
+        self.fill::<S>(place, entry);
     }
 
     /// Inserts the probe's key into the order, or gives up the order. An entry for the key will be in the slot.
@@ -650,24 +704,24 @@ impl Leaf {
 
     /// Replaces the entry in a slot by another with an equal key. Call it under the lock.
     #[inline]
-    pub fn replace(self, slot: usize, old: Entry, entry: Entry) {
-        // Release, body first: see `entry`.
-        self.body(slot).store(entry.body, Release);
+    pub fn replace<S: OrderedSchema>(self, slot: usize, old: Entry, entry: Entry) {
+        self.set_body::<S>(slot, entry);
         // The key word nearly always stays the same. Then its tag need not be written.
         if entry.key != old.key {
-            self.key(slot).store(entry.key, Release);
+            // Release, body first: see `entry`.
+            self.key::<S>(slot).store(entry.key, Release);
         }
     }
 
     /// Frees a slot. Call it under the lock.
-    pub fn remove(self, slot: usize) {
+    pub fn remove<S: OrderedSchema>(self, slot: usize) {
         let info = self.info();
         if info.ordered() {
             self.order_remove(slot, info.count());
         }
         self.mark(slot, 0);
         // Relaxed: who sees a free slot follows nothing.
-        self.key(slot).store(0, Relaxed);
+        self.key::<S>(slot).store(0, Relaxed);
         self.set_info(match info.count() {
             // An empty leaf starts afresh.
             1 => ORDERED,
@@ -682,26 +736,28 @@ impl Leaf {
     }
 
     /// All entries, in order if the leaf is ordered. Call it under the lock.
-    pub fn entries(self) -> impl Iterator<Item = Entry> {
+    pub fn entries<S: OrderedSchema>(self) -> impl Iterator<Item = Entry> {
         let info = self.info();
         let (ordered, end) = match info.ordered() {
             true => (true, info.count()),
             false => (false, self.slots()),
         };
-        (0..end).filter_map(move |i| if ordered { self.at(i) } else { self.entry(i) }.ok())
+        (0..end).filter_map(move |i| if ordered { self.at::<S>(i) } else { self.entry::<S>(i) }.ok())
     }
 
     /// All entries, in the order of their slots. Call it under the lock.
-    pub fn filled(self) -> impl Iterator<Item = Entry> {
-        (0..self.slots()).filter_map(move |slot| self.entry(slot).ok())
+    pub fn filled<S: OrderedSchema>(self) -> impl Iterator<Item = Entry> {
+        (0..self.slots()).filter_map(move |slot| self.entry::<S>(slot).ok())
     }
 
     /// The entry with the lowest key. Call it under the lock.
     pub fn lowest<S: OrderedSchema>(self, schema: &S) -> Option<Entry> {
         match self.info().ordered() {
-            true => self.at(0).ok(),
+            true => self.at::<S>(0).ok(),
             // SAFETY: the entries of a locked leaf are valid.
-            false => self.filled().min_by(|a, b| unsafe { schema.compare_entries(*a, *b) }),
+            false => self
+                .filled::<S>()
+                .min_by(|a, b| unsafe { schema.compare_entries(*a, *b) }),
         }
     }
 
@@ -711,16 +767,20 @@ impl Leaf {
         let is_beyond = |entry| unsafe { query.schema.compare(query.probe, entry) } == side;
         let info = self.info();
         match (info.ordered(), side) {
-            (true, Ordering::Greater) => self.at(info.count().wrapping_sub(1)).is_ok_and(is_beyond),
-            (true, _) => self.at(0).is_ok_and(is_beyond),
-            (false, _) => self.filled().all(is_beyond),
+            (true, Ordering::Greater) => self.at::<S>(info.count().wrapping_sub(1)).is_ok_and(is_beyond),
+            (true, _) => self.at::<S>(0).is_ok_and(is_beyond),
+            (false, _) => self.filled::<S>().all(is_beyond),
         }
     }
 
     /// Whether the last two insertions and this key are three neighbours, in any order. Then later keys will probably
     /// come beside them, too: as an ascending or descending run, or from two sides. Call it under the lock.
     pub fn is_beside_recent<S: OrderedSchema>(self, query: &Query<S>) -> bool {
-        let [Ok(last), Ok(before)] = self.info().recent().map(|slot| self.entry(slot.min(self.slots() - 1))) else {
+        let [Ok(last), Ok(before)] = self
+            .info()
+            .recent()
+            .map(|slot| self.entry::<S>(slot.min(self.slots() - 1)))
+        else {
             return false;
         };
         // SAFETY: as in `lowest`.
@@ -747,7 +807,7 @@ impl Leaf {
                     is_less(*entry, high)
                 }
         };
-        self.filled()
+        self.filled::<S>()
             .filter(is_between)
             .nth(usize::from(from_key || to_key))
             .is_none()
@@ -761,8 +821,8 @@ impl Leaf {
 
     /// The `i`-th entry of an ordered leaf.
     #[inline(always)]
-    pub fn at(self, i: usize) -> Result<Entry, Torn> {
-        self.entry(self.slot_at(i.min(self.slots() - 1)))
+    pub fn at<S: OrderedSchema>(self, i: usize) -> Result<Entry, Torn> {
+        self.entry::<S>(self.slot_at(i.min(self.slots() - 1)))
     }
 
     /// The rank of a slot among the first `count` of the order. Compares eight slots at once.
@@ -812,7 +872,7 @@ impl Leaf {
         let Some(last) = info.count().checked_sub(1) else {
             return Ok(true);
         };
-        let last = self.at(last)?;
+        let last = self.at::<S>(last)?;
         // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
         Ok(unsafe { query.schema.compare(query.probe, last) }.is_gt())
     }
@@ -845,7 +905,7 @@ impl Leaf {
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = (low + high) / 2;
-            let order = self.order(query, self.at(middle)?);
+            let order = self.order(query, self.at::<S>(middle)?);
             if order.is_gt() || through && order.is_eq() {
                 low = middle + 1;
             } else {
@@ -860,7 +920,7 @@ impl Leaf {
     fn rank_of_number<S: OrderedSchema>(self, schema: &S, number: i64, count: usize, through: bool) -> Option<usize> {
         let is_below = |i| {
             // Relaxed: the lock orders it, or the caller validates. The body is not read.
-            let other = schema.number_of_word(self.key(self.slot_at(i)).load(Relaxed))?;
+            let other = schema.number_of_word(self.key::<S>(self.slot_at(i)).load(Relaxed))?;
             Some(usize::from((other < number) | through & (other == number)))
         };
         // The rank is between `low` and `low + left`. Three numbers are compared at once, because the waits for them overlap.
@@ -895,7 +955,7 @@ impl Leaf {
         let mut count = 0;
         self.prefetch_objects(schema);
         for slot in 0..self.slots() {
-            if let Ok(entry) = self.entry(slot) {
+            if let Ok(entry) = self.entry::<S>(slot) {
                 // SAFETY: under the lock the entry is valid.
                 let head = unsafe { schema.entry_head(entry, skip) };
                 list[count] = u128::from(head) << 64 | slot as u128;
@@ -904,7 +964,7 @@ impl Leaf {
         }
         let list = &mut list[..count];
         list.sort_unstable();
-        let entry = |item: u128| self.entry(item as usize).expect("a locked leaf is whole");
+        let entry = |item: u128| self.entry::<S>(item as usize).expect("a locked leaf is whole");
         for run in list.chunk_by_mut(|a, b| a >> 64 == b >> 64).filter(|run| run.len() > 1) {
             // SAFETY: as above.
             run.sort_unstable_by(|a, b| unsafe { schema.compare_entries(entry(*a), entry(*b)) });
@@ -920,7 +980,7 @@ impl Leaf {
     /// Prefetches what the entries point to, unless the leaf is ordered. Sorting will compare it.
     pub fn prefetch_objects<S: OrderedSchema>(self, schema: &S) {
         if !self.info().ordered() {
-            self.filled().for_each(|entry| schema.prefetch(entry));
+            self.filled::<S>().for_each(|entry| schema.prefetch(entry));
         }
     }
 
@@ -962,9 +1022,9 @@ impl Leaf {
     ///
     /// # Safety
     /// The caller owns the leaf.
-    pub unsafe fn free(self) {
+    pub unsafe fn free<S: OrderedSchema>(self) {
         // SAFETY: the caller's promise; `build` allocated this many bytes.
-        unsafe { slab::free(self.start(), self.size()) }
+        unsafe { slab::free(self.start::<S>(), self.size::<S>()) }
     }
 }
 

@@ -161,7 +161,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
                     found[found.len() - 1].0.leaf
                 }
             };
-            leaf.prefetch(Wanted::new(table.schema.word(probes[i])).hash);
+            leaf.prefetch::<S>(Wanted::new(table.schema.word(probes[i])).hash);
             many.places[i] = found.len() - 1;
         }
         for (Found { base, leaf, .. }, hash) in found {
@@ -327,11 +327,11 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
             (Step::Put(entry), None) => self.insert(i, &query, wanted, entry, place),
             (Step::Put(entry), Some((slot, old))) => {
                 self.change(place);
-                leaf.replace(slot, old, entry);
+                leaf.replace::<S>(slot, old, entry);
             }
             (Step::Remove, Some((slot, _))) => {
                 self.change(place);
-                leaf.remove(slot);
+                leaf.remove::<S>(slot);
                 self.table.keep_count(probe, leaf, None);
                 if sparse(leaf.info().count()) {
                     self.shrinking.push(i);

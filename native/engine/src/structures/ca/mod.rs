@@ -226,9 +226,9 @@ impl<S: OrderedSchema> Ca<S> {
     /// An empty table with these thresholds of adaptation.
     pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
         line::detect();
-        let leaf = Leaf::empty(1, 0);
+        let leaf = Leaf::empty::<S>(1, 0);
         let base = Base::<S::Key>::allocate(ptr::null(), ptr::null(), Node::leaf(leaf));
-        let bytes = leaf.size() + size_of::<Base<S::Key>>();
+        let bytes = leaf.size::<S>() + size_of::<Base<S::Key>>();
         Self {
             route: AtomicPtr::new(Route::<S::Key>::one(base)),
             schema,
@@ -343,14 +343,14 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline]
     pub fn prefetch<'g>(&self, _guard: &'g Guard, probe: &S::Probe) -> Spot<'g> {
         let (_, leaf) = self.find(probe);
-        leaf.prefetch(Wanted::new(self.schema.word(probe)).hash);
+        leaf.prefetch::<S>(Wanted::new(self.schema.word(probe)).hash);
         Spot(leaf, PhantomData)
     }
 
     /// Prefetches what the key's entry points to, if the leaf is cached and the entry is in its home line.
     #[inline]
     pub fn prefetch_object(&self, probe: &S::Probe, spot: Spot<'_>) {
-        spot.0.show_home(Wanted::new(self.schema.word(probe)), |entry| {
+        spot.0.show_home::<S>(Wanted::new(self.schema.word(probe)), |entry| {
             self.schema.prefetch(entry)
         });
     }
@@ -396,7 +396,7 @@ impl<S: OrderedSchema> Ca<S> {
     fn acquire<'a>(&self, guard: &Guard, probe: &S::Probe, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
         for _ in 0..ATTEMPTS {
             let (base, leaf, above) = self.find_below(probe);
-            leaf.prefetch_entries(wanted.hash);
+            leaf.prefetch_entries::<S>(wanted.hash);
             let Ok((held, waited)) = Held::lock(leaf, &self.events, wanted.hash) else {
                 base.statistic().contended();
                 self.adapt(guard, base);
@@ -424,7 +424,7 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline(always)]
     fn try_acquire<'a>(&self, probe: &S::Probe, wanted: Wanted) -> Option<Acquired<'a, S::Key>> {
         let (base, leaf, above) = self.find_below(probe);
-        leaf.prefetch_entries(wanted.hash);
+        leaf.prefetch_entries::<S>(wanted.hash);
         let held = Held::try_lock(leaf)?;
         if leaf.info().dead() {
             return None;
@@ -460,7 +460,7 @@ impl<S: OrderedSchema> Ca<S> {
         look: &mut impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
         let (base, leaf) = self.find(probe);
-        leaf.prefetch_entries(wanted.hash);
+        leaf.prefetch_entries::<S>(wanted.hash);
         let token = leaf.lock().token()?;
         let info = leaf.info();
         if info.dead() {
@@ -489,7 +489,7 @@ impl<S: OrderedSchema> Ca<S> {
         let mut failures = 0;
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
-            leaf.prefetch_entries(wanted.hash);
+            leaf.prefetch_entries::<S>(wanted.hash);
             if failures < PATIENCE {
                 let token = leaf.lock().token_counted(&self.events, wanted.hash)?;
                 let info = leaf.info();
@@ -585,13 +585,13 @@ impl<S: OrderedSchema> Ca<S> {
         match (step, spot) {
             (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
             (Step::Touch, _) => {}
-            (Step::Put(entry), Ok((slot, old))) => held.leaf.replace(slot, old, entry),
+            (Step::Put(entry), Ok((slot, old))) => held.leaf.replace::<S>(slot, old, entry),
             (Step::Put(entry), Err(place)) => {
                 held.leaf.insert(&self.schema, probe, place, entry);
                 self.keep_count(probe, held.leaf, above);
             }
             (Step::Remove, Ok((slot, _))) => {
-                held.leaf.remove(slot);
+                held.leaf.remove::<S>(slot);
                 self.keep_count(probe, held.leaf, above);
                 removed = true;
             }
@@ -624,7 +624,7 @@ impl<S: OrderedSchema> Marked<S> for Ca<S> {
         let wanted = Wanted::new(self.schema.word(probe));
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
-            leaf.prefetch_entries(wanted.hash);
+            leaf.prefetch_entries::<S>(wanted.hash);
             let token = leaf.lock().token_counted(&self.events, wanted.hash)?;
             let info = leaf.info();
             if info.dead() {
@@ -686,7 +686,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
     ) -> Result<R, Busy> {
         let wanted = Wanted::new(self.schema.word(probe));
         let found @ (base, leaf, _) = self.find_below(probe);
-        leaf.prefetch_entries(wanted.hash);
+        leaf.prefetch_entries::<S>(wanted.hash);
         let change = |old: Option<Entry>| old.map_or_else(|| (Step::Keep, R::default()), change);
         match self.glance(found, probe, wanted) {
             Some(None) => {
@@ -870,9 +870,9 @@ impl<S: OrderedSchema> Ca<S> {
                 Kind::Leaf(leaf) => {
                     // An empty leaf counts as one entry, as it is work too.
                     shown += leaf.info().count().max(1);
-                    leaf.filled().for_each(&mut *free);
+                    leaf.filled::<S>().for_each(&mut *free);
                     // SAFETY: as above.
-                    unsafe { leaf.free() };
+                    unsafe { leaf.free::<S>() };
                 }
             }
             if shown >= limit {

@@ -179,7 +179,7 @@ impl<S: OrderedSchema> Ca<S> {
                     } else {
                         ranks.start + *left
                     };
-                    expand(leaf.at(rank)?, out);
+                    expand(leaf.at::<S>(rank)?, out);
                 }
                 Ok(ranks.len())
             })?;

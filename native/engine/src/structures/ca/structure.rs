@@ -66,9 +66,15 @@ impl<K: Send + Sync + 'static> Change<K> {
     }
 
     /// A new leaf.
-    pub fn leaf(&mut self, lines: usize, skip: usize, entries: impl IntoIterator<Item = Entry>, ordered: bool) -> Leaf {
-        let leaf = Leaf::build(lines, skip, entries, ordered);
-        self.grown += leaf.size() as i64;
+    pub fn leaf<S: OrderedSchema>(
+        &mut self,
+        lines: usize,
+        skip: usize,
+        entries: impl IntoIterator<Item = Entry>,
+        ordered: bool,
+    ) -> Leaf {
+        let leaf = Leaf::build::<S>(lines, skip, entries, ordered);
+        self.grown += leaf.size::<S>() as i64;
         leaf
     }
     /// A new leaf for a key range.
@@ -80,18 +86,18 @@ impl<K: Send + Sync + 'static> Change<K> {
         entries: impl IntoIterator<Item = Entry>,
         ordered: bool,
     ) -> Node {
-        Node::leaf(self.leaf(lines, common(schema, low, high), entries, ordered))
+        Node::leaf(self.leaf::<S>(lines, common(schema, low, high), entries, ordered))
     }
     /// A new leaf of the largest size without entries, for a key range.
     fn empty_leaf<S: OrderedSchema<Key = K>>(&mut self, schema: &S, low: Bound<K>, high: Bound<K>) -> Node {
-        let leaf = Leaf::empty(MAX_LINES, common(schema, low, high));
-        self.grown += leaf.size() as i64;
+        let leaf = Leaf::empty::<S>(MAX_LINES, common(schema, low, high));
+        self.grown += leaf.size::<S>() as i64;
         Node::leaf(leaf)
     }
     /// A new leaf with the entries of a locked one.
-    fn copy(&mut self, leaf: Leaf, skip: usize) -> Leaf {
-        self.grown += leaf.size() as i64;
-        leaf.copy(skip)
+    fn copy<S: OrderedSchema>(&mut self, leaf: Leaf, skip: usize) -> Leaf {
+        self.grown += leaf.size::<S>() as i64;
+        leaf.copy::<S>(skip)
     }
     /// A new inner node.
     pub fn inner<S: OrderedSchema<Key = K>>(
@@ -155,10 +161,10 @@ impl<K: Send + Sync + 'static> Change<K> {
         for held in self.leaves.drain(..) {
             let leaf = held.leaf;
             held.kill();
-            self.grown -= leaf.size() as i64;
+            self.grown -= leaf.size::<S>() as i64;
             // SAFETY: unlinked, like the others below. The structure was the only owner of each. Leaves and inner nodes
             // came from the slab with these sizes.
-            unsafe { guard.retire_memory(leaf.start(), leaf.size()) };
+            unsafe { guard.retire_memory(leaf.start::<S>(), leaf.size::<S>()) };
         }
         for inner in self.inners.drain(..) {
             self.grown -= inner.size() as i64;
@@ -248,7 +254,7 @@ impl<S: OrderedSchema> Ca<S> {
     pub(super) fn make_room(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<(), Busy> {
         let structure = self.lock_base(query)?;
         let path = self.path(structure.base, query);
-        path.leaf.prefetch_all();
+        path.leaf.prefetch_all::<S>();
         let (held, _) = Held::lock(path.leaf, &self.events, wanted.hash)?;
         if path.leaf.room(wanted.hash).is_none() {
             self.extend(guard, structure.base, path, held, query, |_| {});
@@ -269,7 +275,7 @@ impl<S: OrderedSchema> Ca<S> {
         let mut change = Change::new();
         let leaf = path.leaf;
         let piece = if let Some(lines) = self.more_lines(&path, query) {
-            let larger = change.leaf(lines, leaf.skip(), leaf.entries(), leaf.info().ordered());
+            let larger = change.leaf::<S>(lines, leaf.skip(), leaf.entries::<S>(), leaf.info().ordered());
             Piece::one(Node::leaf(larger))
         } else {
             leaf.prefetch_objects(&self.schema);
@@ -305,14 +311,14 @@ impl<S: OrderedSchema> Ca<S> {
         let (schema, leaf) = (&self.schema, path.leaf);
         if leaf.is_beyond(query, Ordering::Greater) {
             let key = change.key(schema.own_probe(query.probe));
-            let copy = change.copy(leaf, common(schema, path.low, key));
+            let copy = change.copy::<S>(leaf, common(schema, path.low, key));
             let empty = change.empty_leaf(schema, key, path.high);
             Some(Piece::two(Node::leaf(copy), key, empty))
         } else if leaf.is_beyond(query, Ordering::Less) {
             // SAFETY: the entries of a locked leaf are valid.
             let key = change.key(unsafe { schema.own(leaf.lowest(schema)?) });
             let empty = change.empty_leaf(schema, path.low, key);
-            let copy = change.copy(leaf, common(schema, key, path.high));
+            let copy = change.copy::<S>(leaf, common(schema, key, path.high));
             Some(Piece::two(empty, key, Node::leaf(copy)))
         } else {
             None
@@ -336,7 +342,7 @@ impl<S: OrderedSchema> Ca<S> {
         let ordered = leaf.info().ordered();
         // SAFETY: the entries of a locked leaf are valid.
         let is_below = |entry: &Entry| unsafe { schema.compare(query.probe, *entry) }.is_gt();
-        let (mut below, above): (Entries, Entries) = leaf.entries().partition(is_below);
+        let (mut below, above): (Entries, Entries) = leaf.entries::<S>().partition(is_below);
         // SAFETY: as above.
         let order = |a: &Entry, b: &Entry| unsafe { schema.compare_entries(*a, *b) };
         let last = (0..below.len()).max_by(|a, b| order(&below[*a], &below[*b]))?;
@@ -374,7 +380,7 @@ impl<S: OrderedSchema> Ca<S> {
             // SAFETY: the entries of a locked leaf are valid.
             false => (unsafe { schema.entry_head(entry, skip) }, entry),
         };
-        let mut entries: SmallVec<[(u64, Entry); MAX_SLOTS]> = leaf.entries().map(with_head).collect();
+        let mut entries: SmallVec<[(u64, Entry); MAX_SLOTS]> = leaf.entries::<S>().map(with_head).collect();
         let middle = entries.len() / 2;
         if !ordered {
             entries.select_nth_unstable_by(middle, |a, b| compare_headed(schema, *a, *b));
@@ -463,10 +469,10 @@ impl<S: OrderedSchema> Ca<S> {
         if !may_merge(a, b) {
             return None;
         }
-        let merged = change.leaf(
+        let merged = change.leaf::<S>(
             lines_for(a.count() + b.count()),
             common(&self.schema, low, high),
-            left.leaf.entries().chain(right.leaf.entries()),
+            left.leaf.entries::<S>().chain(right.leaf.entries::<S>()),
             a.ordered() && b.ordered(),
         );
         change.leaves.extend([left, right]);

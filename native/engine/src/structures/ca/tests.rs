@@ -34,6 +34,13 @@ mod nervous {
     }
 }
 
+mod with_cells {
+    use super::*;
+    use crate::testing::cells::{Celled, Unseating};
+    crate::testing::conformance::suite!(|| Celled(Ca::with_thresholds(Unseating, NERVOUS)));
+    crate::testing::conformance::ordered_suite!(|| Celled(Ca::with_thresholds(Unseating, NERVOUS)));
+}
+
 /// Asserts all invariants of a table that nobody else uses, and returns its keys in order.
 struct Check<'a> {
     table: &'a Ca<TestSchema>,
@@ -160,10 +167,10 @@ impl Check<'_> {
                 let info = leaf.info();
                 assert!(!info.dead() && leaf.lock().token().is_some());
                 assert_eq!(leaf.skip(), skip);
-                assert_eq!(leaf.entries().count(), info.count());
-                self.bytes += leaf.size();
+                assert_eq!(leaf.entries::<TestSchema>().count(), info.count());
+                self.bytes += leaf.size::<TestSchema>();
                 let mut keys = Vec::new();
-                for entry in leaf.entries() {
+                for entry in leaf.entries::<TestSchema>() {
                     let (number, _) = crate::testing::conformance::decode(entry).expect("a whole entry");
                     assert!(inside(number));
                     let key = TestKey::new(number);
@@ -467,36 +474,22 @@ fn ascending_keys_stay_in_order_and_others_are_put_in_order_when_asked_for() {
     assert_eq!(leaves_in_order(&map.0).1, 0);
 }
 
-/// Calls `work` repeatedly on `threads` threads until it returns true, or for a minute.
-fn until(threads: u64, work: impl Fn(u64) -> bool + Sync) -> bool {
-    let (done, end) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let (work, done) = (&work, &done);
-            scope.spawn(move || {
-                while !done.load(Relaxed) && Instant::now() < end {
-                    if work(thread) {
-                        done.store(true, Relaxed);
-                    }
-                }
-            });
-        }
-    });
-    done.into_inner()
-}
-
 #[test]
-fn writers_on_neighbouring_keys_split_and_a_lone_reader_joins() {
+fn writers_that_meet_split_and_a_lone_reader_joins() {
     let map = Map(Ca::new(TestSchema));
     (0..10_000).for_each(|n| map.put(n, 1));
-    let split = until(2, |thread| {
-        for i in 0..1000 {
-            map.put(5000 + thread, i);
-        }
+    let (guard, key) = (epoch::pin(), TestKey::new(5000));
+    let split = (0..1000).any(|i| {
+        let held = Held::try_lock(map.0.find(&key).1).expect("a free lock");
+        let met = map.0.update(&guard, &key, |_| (Step::Keep, ()));
+        assert!(met.is_err());
+        drop(held);
+        map.put(5000, i);
         map.0.base_nodes() > 3
     });
     assert!(split, "base nodes split under contention");
-    let joined = until(1, |_| {
+    drop(guard);
+    let joined = (0..10_000).any(|_| {
         for _ in 0..1000 {
             map.get(5000);
         }
@@ -512,7 +505,7 @@ fn a_lone_writer_joins() {
     (0..1000).for_each(|n| map.put(n, 1));
     (0..8).for_each(|_| force(&map.0, 500, true));
     assert!(map.0.base_nodes() > 3);
-    let joined = until(1, |_| {
+    let joined = (0..10_000).any(|_| {
         for i in 0..1000 {
             map.put(500, i);
         }
@@ -913,7 +906,7 @@ fn a_view_shows_the_entries_that_are_wanted_in_their_stretches() {
     // Keys whose hashes no others have.
     let wanted = [4, 5000, 9996, 1_000_004].map(|n| TestSchema.word(&TestKey::new(n)));
     let (mut from, mut found) = (0, Vec::new());
-    let is_wanted = |hash: u64| wanted.iter().any(|word| hash_of(*word) == hash);
+    let is_wanted = |entry: Entry| wanted.contains(&entry.key).then_some(entry);
     // Few leaves are read for the sums, but all are searched.
     let end = map.0.view(
         &guard,
@@ -951,7 +944,7 @@ fn a_view_shows_the_entries_of_a_leaf_that_writers_change() {
         }
         for _ in 0..2000 {
             let (guard, mut found) = (epoch::pin(), 0);
-            let is_wanted = |hash: u64| hash_of(word) == hash;
+            let is_wanted = |entry: Entry| (entry.key == word).then_some(entry);
             let end = map.0.view(&guard, None, (usize::MAX, 1000), Some(&is_wanted), |sight| {
                 found += usize::from(matches!(sight, Sight::Entry(_)));
             });

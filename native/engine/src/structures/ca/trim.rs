@@ -25,8 +25,8 @@ const PLACES: usize = 32;
 const GOLDEN: u32 = 0x9e37_79b9;
 
 /// The bytes of the smallest leaf for so many entries.
-fn bytes_for(count: usize) -> usize {
-    size(lines_to_stay(count))
+fn bytes_for<S: OrderedSchema>(count: usize) -> usize {
+    size::<S>(lines_to_stay(count))
 }
 
 /// Leaves in whose place one is put.
@@ -101,10 +101,10 @@ impl<S: OrderedSchema> Ca<S> {
                 return Ok(());
             }
             let leaf = node.as_leaf::<S::Key>();
-            if bytes_for(leaf.info().count()) < leaf.size() {
+            if bytes_for::<S>(leaf.info().count()) < leaf.size::<S>() {
                 let held = Held::try_lock(leaf).ok_or(Busy)?;
                 let lines = lines_to_stay(leaf.info().count()).min(leaf.lines());
-                let smaller = change.leaf(lines, leaf.skip(), leaf.entries(), leaf.info().ordered());
+                let smaller = change.leaf::<S>(lines, leaf.skip(), leaf.entries::<S>(), leaf.info().ordered());
                 change.leaves.push(held);
                 base.set_root(Node::leaf(smaller));
                 change.commit(self, guard);
@@ -154,15 +154,16 @@ impl<S: OrderedSchema> Ca<S> {
             // Relaxed: others may change the leaves, so this is looked at once more when they are locked.
             while next < end {
                 let more = leaf(next).info().count();
-                let is_smaller = count + more <= DENSE && bytes_for(count + more) <= bytes_for(count) + bytes_for(more);
+                let is_smaller = count + more <= DENSE
+                    && bytes_for::<S>(count + more) <= bytes_for::<S>(count) + bytes_for::<S>(more);
                 if next > first && !is_smaller {
                     break;
                 }
-                (next, count, bytes) = (next + 1, count + more, bytes + leaf(next).size());
+                (next, count, bytes) = (next + 1, count + more, bytes + leaf(next).size::<S>());
             }
             let (start, range) = (first, first..next);
             first = next;
-            if bytes_for(count) >= bytes {
+            if bytes_for::<S>(count) >= bytes {
                 continue;
             }
             let Some(leaves) = range
@@ -174,10 +175,10 @@ impl<S: OrderedSchema> Ca<S> {
                 continue;
             };
             let count: usize = range.clone().map(|i| leaf(i).info().count()).sum();
-            if bytes_for(count) < bytes && (count <= DENSE || leaves.len() == 1) {
+            if bytes_for::<S>(count) < bytes && (count <= DENSE || leaves.len() == 1) {
                 let ordered = range.clone().all(|i| leaf(i).info().ordered());
                 let bounds = (inner.bounds(start, low, high).0, inner.bounds(next - 1, low, high).1);
-                let entries = range.flat_map(|i| leaf(i).entries());
+                let entries = range.flat_map(|i| leaf(i).entries::<S>());
                 let one = change.leaf_for(&self.schema, bounds, lines_to_stay(count), entries, ordered);
                 groups.push(Group {
                     first: start,

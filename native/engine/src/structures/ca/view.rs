@@ -6,7 +6,7 @@ use super::leaf::{Held, Leaf, SIZES};
 use super::structure::Turn;
 use super::walk::Target;
 use super::{Ca, Query};
-use crate::{hash_of, Entry, OrderedSchema};
+use crate::{Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
 use cats_sync::{prefetch, Busy};
 use std::ptr;
@@ -44,7 +44,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// Shows the leaves from a key on, a stretch after the other, until at least `limit` leaves were shown. Returns the key from which to go
     /// on, or `None` at the end. Reads one leaf in `every` of a stretch. What is said of all its leaves is an estimate, then.
     ///
-    /// Also shows all entries that are `wanted`, by their hashes. Fails only if a leaf that may have one is locked for too long.
+    /// Also shows what `wanted` makes of all entries. Fails only if a leaf that may have one is locked for too long.
     ///
     /// The stretches are of no one instant. An entry that moves to another leaf meanwhile may be shown twice.
     pub fn view<'g>(
@@ -52,7 +52,7 @@ impl<S: OrderedSchema> Ca<S> {
         _guard: &'g Guard,
         from: Option<&S::Probe>,
         (limit, every): (usize, usize),
-        wanted: Option<&dyn Fn(u64) -> bool>,
+        wanted: Option<&dyn Fn(Entry) -> Option<Entry>>,
         mut show: impl FnMut(Sight<'g, S::Key>),
     ) -> Result<Option<&'g S::Key>, Busy> {
         let mut begin: Bound<S::Key> = ptr::null();
@@ -85,9 +85,9 @@ impl<S: OrderedSchema> Ca<S> {
             stretch.height = turns.height;
             seen += leaves.len();
             show(Sight::Stretch(stretch));
-            if let Some(is_wanted) = wanted {
+            if let Some(wanted) = wanted {
                 for leaf in leaves {
-                    search(leaf, is_wanted)?
+                    search::<S>(leaf, wanted)?
                         .into_iter()
                         .for_each(|entry| show(Sight::Entry(entry)));
                 }
@@ -161,11 +161,11 @@ impl<K> Turns<K> {
     }
 }
 
-/// The entries of a leaf whose hashes are wanted. Takes the lock if a writer disturbs the search, as one does again and again where
+/// What `wanted` makes of the entries of a leaf. Takes the lock if a writer disturbs the search, as one does again and again where
 /// operations meet.
-fn search(leaf: Leaf, is_wanted: &dyn Fn(u64) -> bool) -> Result<Vec<Entry>, Busy> {
-    leaf.prefetch_all();
-    let entries = || leaf.filled().filter(|entry| is_wanted(hash_of(entry.key))).collect();
+fn search<S: OrderedSchema>(leaf: Leaf, wanted: &dyn Fn(Entry) -> Option<Entry>) -> Result<Vec<Entry>, Busy> {
+    leaf.prefetch_all::<S>();
+    let entries = || leaf.filled::<S>().filter_map(wanted).collect();
     let lock = leaf.lock();
     if let Some(token) = lock.token() {
         let found = entries();

@@ -136,9 +136,9 @@ impl<K> View<'_, '_, K> {
         self.end - self.start
     }
     /// The `i`-th entry in the walk's direction.
-    fn entry(&self, i: usize) -> Result<Entry, Torn> {
+    fn entry<S: OrderedSchema>(&self, i: usize) -> Result<Entry, Torn> {
         let rank = if self.down { self.end - 1 - i } else { self.start + i };
-        self.spot.leaf.at(rank)
+        self.spot.leaf.at::<S>(rank)
     }
     /// The bound of the leaf in the walk's direction. `None` at the end of the table.
     fn beyond(&self) -> Option<Bound<K>> {
@@ -162,7 +162,7 @@ impl<K> View<'_, '_, K> {
         S: OrderedSchema<Key = K>,
     {
         let has = |i| {
-            let entry = self.entry(i)?;
+            let entry = self.entry::<S>(i)?;
             // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
             Ok(unsafe { range.has(schema, entry) })
         };
@@ -202,13 +202,13 @@ impl<K> View<'_, '_, K> {
         let shown = self.inside(schema, range, wanted)?;
         if shown > MANY_SHOWN {
             // All lines of this leaf, and then those of the next one, will be read.
-            self.spot.leaf.prefetch_all();
+            self.spot.leaf.prefetch_all::<S>();
             if let Some(next) = self.spot.beside(self.down) {
-                next.leaf.prefetch_all();
+                next.leaf.prefetch_all::<S>();
             }
         }
         for i in 0..shown {
-            expand(self.entry(i)?, out);
+            expand(self.entry::<S>(i)?, out);
         }
         let more = shown == wanted && (self.len() > shown || self.beyond().is_some());
         Ok((shown, more))
@@ -521,7 +521,7 @@ impl<S: OrderedSchema> Ca<S> {
             #[inline(always)]
             |view| {
                 trail.clear();
-                let first = (view.len() > 0).then(|| view.entry(0)).transpose()?;
+                let first = (view.len() > 0).then(|| view.entry::<S>(0)).transpose()?;
                 let result = look(first);
                 if let Some(first) = first {
                     view.begin(trail, self, epoch, first);
@@ -580,7 +580,7 @@ impl<S: OrderedSchema> Ca<S> {
         if left < 2 * RUN && trail.beyond.is_none() {
             self.look_beyond(trail, down);
         }
-        let ahead = |steps: usize| leaf.at(if down { rank - steps } else { rank + steps }).ok();
+        let ahead = |steps: usize| leaf.at::<S>(if down { rank - steps } else { rank + steps }).ok();
         let next_run = RUN..=left.min(2 * RUN - 2);
         next_run.filter_map(ahead).for_each(|entry| self.schema.prefetch(entry));
         trail.extend((1..=left).map_while(ahead));
@@ -601,7 +601,7 @@ impl<S: OrderedSchema> Ca<S> {
         } else {
             Target::At(&query)
         });
-        leaf.prefetch_all();
+        leaf.prefetch_all::<S>();
         trail.beyond = Some(Beyond {
             node: leaf.address(),
             bound: if down { low } else { high }.cast(),
@@ -631,9 +631,9 @@ impl<S: OrderedSchema> Ca<S> {
         let count = info.count();
         let rank = |step: usize| if down { count - 1 - step } else { step };
         (1..RUN.min(count))
-            .filter_map(|step| leaf.at(rank(step)).ok())
+            .filter_map(|step| leaf.at::<S>(rank(step)).ok())
             .for_each(|entry| self.schema.prefetch(entry));
-        let next = (count > 0).then(|| leaf.at(rank(0)).ok())??;
+        let next = (count > 0).then(|| leaf.at::<S>(rank(0)).ok())??;
         let result = look(Some(next));
         let token = seen.token()?;
         (trail.holds() && seen.holds()).then(|| {
@@ -754,7 +754,7 @@ impl<S: OrderedSchema> Ca<S> {
                 let shown = view.len().min(wanted);
                 let mut last = None;
                 for i in 0..shown {
-                    let entry = view.entry(i)?;
+                    let entry = view.entry::<S>(i)?;
                     last = Some(entry);
                     expand(entry, out);
                 }

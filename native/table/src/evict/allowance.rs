@@ -63,6 +63,15 @@ const CA: Structure = Structure {
     overflow: 0,
 };
 
+/// A `ca` with cells has half as many bytes again. A pair has no block.
+const SEATED_CA: Structure = Structure {
+    each: 54,
+    few: 4096,
+    growth: 0,
+    smallest: 0,
+    overflow: 0,
+};
+
 /// There may be one stale item for so many objects. Those that deletions leave are dropped with less work than those of the wheel, which
 /// evictions leave, too.
 const STALE_OF_DELETIONS: usize = 4;
@@ -152,7 +161,8 @@ impl Allowance {
         };
         let mut allowance = Self {
             engine: match (limited.ordered, limited.seated) {
-                (true, _) => CA,
+                (true, false) => CA,
+                (true, true) => SEATED_CA,
                 (false, true) => SEATED_HASH,
                 (false, false) => HASH,
             },

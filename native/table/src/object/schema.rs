@@ -410,6 +410,114 @@ impl OrderedSchema for Ordered {
     }
 }
 
+/// [`Ordered`] for a table that shows [seats](cats_engine::seat).
+pub struct SeatedOrdered(Ordered);
+
+impl SeatedOrdered {
+    /// For objects whose key is at position `key`, counted from 0.
+    pub fn new(key: usize) -> Self {
+        Self(Ordered::new(key))
+    }
+}
+
+impl Schema for SeatedOrdered {
+    type Probe = Probe<'static>;
+
+    #[inline]
+    fn word(&self, probe: &Self::Probe) -> u64 {
+        probe.word
+    }
+
+    #[inline(always)]
+    unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool {
+        // SAFETY: as the caller promises, here and below.
+        unsafe { self.0.matches(probe, unseated(entry)) }
+    }
+
+    unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
+        // SAFETY: as above.
+        unsafe { self.compare(probe, entry) }
+    }
+
+    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
+        // SAFETY: as above.
+        unsafe { self.compare_entries(a, b) }
+    }
+
+    fn prefetch(&self, entry: Entry) {
+        // SAFETY: the table shows the entry under the caller's guard.
+        prefetch(unsafe { unseated(entry) });
+    }
+}
+
+impl OrderedSchema for SeatedOrdered {
+    type Key = OwnedKey;
+    const CELLS: bool = true;
+
+    unsafe fn own(&self, entry: Entry) -> OwnedKey {
+        // SAFETY: as above.
+        unsafe { self.0.own(unseated(entry)) }
+    }
+
+    fn own_probe(&self, probe: &Self::Probe) -> OwnedKey {
+        self.0.own_probe(probe)
+    }
+
+    fn key_bytes(&self, key: &OwnedKey) -> usize {
+        self.0.key_bytes(key)
+    }
+
+    fn probe<'a>(&self, key: &'a OwnedKey) -> &'a Self::Probe {
+        self.0.probe(key)
+    }
+
+    #[inline]
+    unsafe fn compare(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
+        // SAFETY: as above.
+        unsafe { self.0.compare(probe, unseated(entry)) }
+    }
+
+    #[inline]
+    unsafe fn compare_entries(&self, a: Entry, b: Entry) -> Ordering {
+        // SAFETY: as above.
+        unsafe { self.0.compare_entries(unseated(a), unseated(b)) }
+    }
+
+    fn compare_probes(&self, a: &Self::Probe, b: &Self::Probe) -> Ordering {
+        self.0.compare_probes(a, b)
+    }
+
+    #[inline]
+    fn head(&self, probe: &Self::Probe, skip: usize) -> u64 {
+        self.0.head(probe, skip)
+    }
+
+    #[inline]
+    fn has_quick_heads(&self, probe: &Self::Probe) -> bool {
+        self.0.has_quick_heads(probe)
+    }
+
+    fn heads(&self, probe: &Self::Probe, skip: usize, out: &mut [u64]) {
+        self.0.heads(probe, skip, out)
+    }
+
+    #[inline]
+    unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.0.entry_head(unseated(entry), skip) }
+    }
+
+    #[inline]
+    fn number(&self, probe: &Self::Probe) -> Option<i64> {
+        self.0.number(probe)
+    }
+
+    #[inline]
+    fn number_of_word(&self, word: u64) -> Option<i64> {
+        self.0.number_of_word(word)
+    }
+}
+
 /// The number of words of a key for which there is room on the stack while it is copied.
 const ROOM: usize = 64;
 

@@ -2,6 +2,7 @@
 
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::{body_bytes, is_group, key_of};
+use crate::store::engine::DefaultEngine;
 use crate::table::Handle;
 use cats_engine::ca::{Sight, Stretch};
 use cats_engine::hash::View;
@@ -51,7 +52,7 @@ impl<'g> Handle<'g> {
 
     /// Whether the engine is `ca`.
     pub fn has_tree(self) -> bool {
-        self.store().tree().is_some()
+        self.store().default_engine().is_some_and(DefaultEngine::is_ordered)
     }
 
     /// See [`cats_engine::ca::Ca::view`]. Nothing for other engines. Also shows the keys that have one of these hashes.
@@ -72,10 +73,10 @@ impl<'g> Handle<'g> {
             Sight::Stretch(stretch) => show(Seen::Stretch(stretch)),
             Sight::Entry(entry) => show(Seen::Key(hash_of(entry.key), self.sized_key(entry))),
         };
-        let Some(tree) = self.store().tree() else {
-            return Ok(None);
-        };
-        tree.view(self.guard, from.map(Probe::erase), amount, wanted, visit)
+        match self.store().default_engine() {
+            Some(engine) => engine.view_tree(self.guard, from, amount, wanted, visit),
+            None => Ok(None),
+        }
     }
 
     /// A key with this hash, if the engine is `hash`.

@@ -6,7 +6,7 @@ use crate::engines::Kind;
 use crate::failure::{Cause, Failure};
 use crate::object::group::{Group, GROUP_LIMIT};
 use crate::object::schema::{stored_key, Probe};
-use crate::object::{is_changing, is_group, Copies, ObjectRef, COPY_LIMIT};
+use crate::object::{is_changing, is_group, unseated, Copies, ObjectRef, COPY_LIMIT};
 use crate::operations::lookup::Objects;
 use crate::snapshot::Snapshot;
 use crate::store::Store;
@@ -265,7 +265,7 @@ impl<'g> Handle<'g> {
     fn at_key<F: Fn(TermRef<'g>) -> bool>(self, is_key: F) -> impl Fn(u64, Origin) -> bool + use<'g, F> {
         move |_, origin| match origin {
             // SAFETY: a trail shows only entries that were valid in this epoch.
-            Origin::Entry(entry) => unsafe { stored_key(entry, self.table.key()) }.is_some_and(&is_key),
+            Origin::Entry(entry) => unsafe { stored_key(unseated(entry), self.table.key()) }.is_some_and(&is_key),
             Origin::Word(word) => is_immediate(word) && is_key(TermRef::immediate(word)),
         }
     }

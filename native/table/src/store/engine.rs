@@ -2,13 +2,13 @@
 
 use super::items::{place_item, CopiedKey, KeyItem};
 use crate::failure::Failure;
-use crate::object::schema::{Exact, Ordered, Probe, SeatedExact};
+use crate::object::schema::{Exact, Ordered, OwnedKey, Probe, SeatedExact, SeatedOrdered};
 use crate::object::{lease_of, unseated};
 use cats_engine::ca::Ca;
 use cats_engine::hash::{place_of_hash, Hash, Position, View, PLAIN, WITH_CELLS};
 use cats_engine::{
-    ca, hash_of, Between, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Schema, Step,
-    Trail,
+    ca, hash_of, Between, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, OrderedSchema, Origin, Range,
+    Schema, Step, Trail,
 };
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
@@ -158,21 +158,33 @@ pub trait InlineEngine: Keyed + Either + Marked<<Self as Keyed>::Schema> {
 #[derive(Clone, Copy)]
 pub enum DefaultEngine<'s> {
     Hash(&'s Hash<Exact>),
-    /// With a lease beside each entry.
-    Seated(&'s Seated),
     Ca(&'s Ca<Ordered>),
+    SeatedHash(&'s SeatedHash),
+    SeatedCa(&'s SeatedCa),
 }
 
-/// The `hash` of contents with leases, unless objects may have an own end.
-pub type Seated = Hash<SeatedExact, WITH_CELLS>;
+/// The engines of contents with leases, unless objects may have an own end: there is a lease beside each entry.
+pub type SeatedHash = Hash<SeatedExact, WITH_CELLS>;
+pub type SeatedCa = Ca<SeatedOrdered>;
 
 /// Calls a method of a `hash`. `None` for another engine.
 macro_rules! hash {
     ($self:expr, $engine:ident => $call:expr) => {
         match $self {
             DefaultEngine::Hash($engine) => Some($call),
-            DefaultEngine::Seated($engine) => Some($call),
-            DefaultEngine::Ca(_) => None,
+            DefaultEngine::SeatedHash($engine) => Some($call),
+            DefaultEngine::Ca(_) | DefaultEngine::SeatedCa(_) => None,
+        }
+    };
+}
+
+/// The same of a `ca`.
+macro_rules! ca {
+    ($self:expr, $engine:ident => $call:expr) => {
+        match $self {
+            DefaultEngine::Ca($engine) => Some($call),
+            DefaultEngine::SeatedCa($engine) => Some($call),
+            DefaultEngine::Hash(_) | DefaultEngine::SeatedHash(_) => None,
         }
     };
 }
@@ -182,8 +194,9 @@ macro_rules! default {
     ($self:expr, $engine:ident => $call:expr) => {
         match $self {
             DefaultEngine::Hash($engine) => $call,
-            DefaultEngine::Seated($engine) => $call,
             DefaultEngine::Ca($engine) => $call,
+            DefaultEngine::SeatedHash($engine) => $call,
+            DefaultEngine::SeatedCa($engine) => $call,
         }
     };
 }
@@ -191,7 +204,7 @@ macro_rules! default {
 impl DefaultEngine<'_> {
     #[inline(always)]
     pub fn is_ordered(self) -> bool {
-        matches!(self, Self::Ca(_))
+        matches!(self, Self::Ca(_) | Self::SeatedCa(_))
     }
 
     /// See [`Engine::read`].
@@ -336,6 +349,23 @@ impl DefaultEngine<'_> {
         hash!(self, engine => engine.view(guard, first, amount, strips, view))?
     }
 
+    /// See [`Ca::view`]. Shows the entries whose keys have hashes that are wanted. Nothing for another engine.
+    pub fn view_tree<'g>(
+        self,
+        guard: &'g Guard,
+        from: Option<&Probe<'_>>,
+        amount: (usize, usize),
+        wanted: Option<&dyn Fn(u64) -> bool>,
+        show: impl FnMut(ca::Sight<'g, OwnedKey>),
+    ) -> Result<Option<&'g OwnedKey>, Busy> {
+        let from = from.map(Probe::erase);
+        let is_wanted = |entry: Entry| wanted.is_some_and(|wanted| wanted(hash_of(entry.key)));
+        // SAFETY: engines show entries under the guard.
+        let look = |entry: Entry| is_wanted(entry).then(|| unsafe { unseated(entry) });
+        let look = wanted.is_some().then_some(&look as &dyn Fn(Entry) -> Option<Entry>);
+        ca!(self, engine => engine.view(guard, from, amount, look, show)).unwrap_or(Ok(None))
+    }
+
     /// An entry of a `hash` whose key has this hash.
     pub fn entry_of_hash(self, guard: &Guard, hash: u64) -> Result<Option<Entry>, Busy> {
         // SAFETY: engines show entries under the guard.
@@ -365,8 +395,16 @@ impl Keyed for Hash<Exact> {
     type Schema = Exact;
 }
 
-impl Keyed for Seated {
+impl Keyed for Ca<Ordered> {
+    type Schema = Ordered;
+}
+
+impl Keyed for SeatedHash {
     type Schema = SeatedExact;
+}
+
+impl Keyed for SeatedCa {
+    type Schema = SeatedOrdered;
 }
 
 /// An engine that is one of the default ones.
@@ -382,10 +420,10 @@ impl Either for Hash<Exact> {
     }
 }
 
-impl Either for Seated {
+impl Either for SeatedHash {
     #[inline(always)]
     fn either(&self) -> DefaultEngine<'_> {
-        DefaultEngine::Seated(self)
+        DefaultEngine::SeatedHash(self)
     }
 }
 
@@ -393,6 +431,13 @@ impl Either for Ca<Ordered> {
     #[inline(always)]
     fn either(&self) -> DefaultEngine<'_> {
         DefaultEngine::Ca(self)
+    }
+}
+
+impl Either for SeatedCa {
+    #[inline(always)]
+    fn either(&self) -> DefaultEngine<'_> {
+        DefaultEngine::SeatedCa(self)
     }
 }
 
@@ -533,13 +578,14 @@ where
     }
 }
 
-impl Keyed for Ca<Ordered> {
-    type Schema = Ordered;
-}
-
-impl InlineEngine for Ca<Ordered> {
+impl<S> InlineEngine for Ca<S>
+where
+    S: OrderedSchema<Probe = Probe<'static>>,
+    Self: Keyed<Schema = S> + Either,
+{
     type Item = CopiedKey;
     const ORDERED: bool = true;
+    const SEATED: bool = S::CELLS;
 
     #[inline]
     fn events(&self) -> &Events {
@@ -631,7 +677,9 @@ impl InlineEngine for Ca<Ordered> {
     }
 
     fn find(&self, guard: &Guard, item: &CopiedKey) -> Result<Option<Entry>, Busy> {
-        item.with_probe(|probe| self.read(guard, probe, |entry| entry))
+        // SAFETY: engines show entries under the guard.
+        let look = |entry: Option<Entry>| entry.map(|entry| unsafe { unseated(entry) });
+        item.with_probe(|probe| self.read(guard, probe, look))
     }
 
     fn update_found(

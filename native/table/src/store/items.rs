@@ -4,7 +4,7 @@
 use crate::evict::item::Item;
 use crate::expiry::wheel::Owner;
 use crate::object::schema::{OwnedKey, Probe};
-use crate::object::{key_of, owned_key_bytes};
+use crate::object::{key_of, owned_key_bytes, unseated};
 use cats_engine::{hash_of, mix, place_of, Entry};
 use cats_term::{is_immediate, TermRef, NIL};
 
@@ -105,7 +105,7 @@ impl Item for CopiedKey {
 impl KeyItem for CopiedKey {
     unsafe fn of(entry: Entry, key: usize) -> Self {
         // SAFETY: as the caller promises.
-        Self::new(unsafe { key_of(entry, key) })
+        Self::new(unsafe { key_of(unseated(entry), key) })
     }
 
     fn hash_for(probe: &Probe<'_>) -> u32 {
@@ -115,6 +115,6 @@ impl KeyItem for CopiedKey {
     #[inline]
     unsafe fn bytes_for(body: u64, key: usize) -> usize {
         // SAFETY: as the caller promises.
-        unsafe { owned_key_bytes(body, key) }
+        unsafe { owned_key_bytes(unseated(Entry { key: 0, body }).body, key) }
     }
 }

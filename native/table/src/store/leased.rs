@@ -428,11 +428,11 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
                 ..range
             };
             let more = part(range, out, &mut |entry, out| {
-                last = Some(entry);
                 // SAFETY: engines show entries under the guard.
-                if unsafe { lives(entry) } {
-                    // SAFETY: as above.
-                    expand(unsafe { unseated(entry) }, out);
+                let (entry, lease) = unsafe { Self::look_at(entry) };
+                last = Some(entry);
+                if !is_expired(lease) {
+                    expand(entry, out);
                 } else if number >= PASSED {
                     dead.push(entry);
                 }

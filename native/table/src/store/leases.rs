@@ -379,6 +379,7 @@ impl<T: KeyItem> Leases<T> {
             // SAFETY: as above.
             (false, false) => (new.body, unsafe { lease(new) }),
         };
+        let new = Entry { body, ..new };
         let lifetime = self.lifetime();
         let asked = match requested.request() {
             Request::Given(time) | Request::Bounded { time, .. } => time != NEVER,
@@ -409,7 +410,7 @@ impl<T: KeyItem> Leases<T> {
         let granted = requested.with_deadline(deadline).with_place(place).with_notes(notes);
         if self.seated {
             return Entry {
-                body: staged.seat(body, granted.word()),
+                body: staged.seat(new.body, granted.word()),
                 ..new
             };
         }

@@ -105,7 +105,7 @@ impl<'a> Own<'a> {
         let found = match self.ordered {
             true => {
                 // SAFETY: the place is locked, so its object lives.
-                let key = unsafe { key_of(entry, self.key) };
+                let key = unsafe { key_of(unseated(entry), self.key) };
                 self.probes.binary_search_by(|probe| compare(probe.term(), key))
             }
             false => self.probes.binary_search_by_key(&entry.key, |probe| probe.word()),
@@ -816,7 +816,8 @@ impl<'a, T: KeyItem> Paying<'a, T> {
         };
         self.purse.pay(paid);
         if let (Step::Put(entry), None) = (step, old) {
-            self.new.push(entry);
+            // SAFETY: as above. The seat is not there any more when the items are added.
+            self.new.push(unsafe { unseated(entry) });
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::flights::Flights;
 use crate::history::History;
 use crate::object::group::free_entry;
-use crate::object::schema::{Exact, Ordered, Probe, SeatedExact};
+use crate::object::schema::{Exact, Ordered, Probe, SeatedExact, SeatedOrdered};
 use crate::object::{unseated, ObjectRef};
 use crate::write_log::{Actor, WriteLog};
 use books::Books;
@@ -42,7 +42,7 @@ use cats_sync::recorder::Recorder;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use change::Alone;
-use engine::{erased, DefaultEngine, Either, InlineEngine, Seated, Spot};
+use engine::{erased, DefaultEngine, Either, InlineEngine, SeatedCa, SeatedHash, Spot};
 use leased::{Leased, LeasedEngine};
 use leases::{lives, Leases, Life};
 use limited::Planned;
@@ -65,7 +65,8 @@ enum Stock {
 /// What costs plain tables no more than a branch that is not taken.
 #[allow(clippy::large_enum_variant)]
 enum Far {
-    SeatedHash(LeasedEngine<Seated>),
+    SeatedHash(LeasedEngine<SeatedHash>),
+    SeatedCa(LeasedEngine<SeatedCa>),
     LeasedHash(LeasedEngine<Hash<Exact>>),
     LeasedCa(LeasedEngine<Ca<Ordered>>),
     Boxed(Box<dyn Other>),
@@ -115,6 +116,10 @@ macro_rules! far {
                 let $content = Leased { owner, books: $books };
                 $call
             }
+            Far::SeatedCa(owner) => {
+                let $content = Leased { owner, books: $books };
+                $call
+            }
             Far::LeasedHash(owner) => {
                 let $content = Leased { owner, books: $books };
                 $call
@@ -140,6 +145,7 @@ macro_rules! engine {
         match &$store.stock {
             Stock::Hash($engine) | Stock::Far(Far::LeasedHash(LeasedEngine { engine: $engine, .. })) => $call,
             Stock::Far(Far::SeatedHash(LeasedEngine { engine: $engine, .. })) => $call,
+            Stock::Far(Far::SeatedCa(LeasedEngine { engine: $engine, .. })) => $call,
             Stock::Ca($engine) | Stock::Far(Far::LeasedCa(LeasedEngine { engine: $engine, .. })) => $call,
             Stock::Far(Far::Boxed($other)) => $otherwise,
         }
@@ -151,6 +157,13 @@ macro_rules! leased {
     ($store:expr, $content:ident => $call:expr) => {
         match &$store.stock {
             Stock::Far(Far::SeatedHash(owner)) => {
+                let $content = Leased {
+                    owner,
+                    books: &$store.books,
+                };
+                Some($call)
+            }
+            Stock::Far(Far::SeatedCa(owner)) => {
                 let $content = Leased {
                     owner,
                     books: &$store.books,
@@ -198,12 +211,11 @@ impl Store {
         let thresholds = config.map_or_else(Thresholds::default, |config| config.thresholds());
         let (expiry, limit) = setup.as_ref().map_or((None, None), |setup| (setup.expiry, setup.limit));
         let is_leased = expiry.is_some() || limit.is_some();
-        let idle = expiry.is_some_and(|expiry| expiry.has_idle());
-        let small = is_small(limit);
+        let (seated, small) = (is_seated(expiry), is_small(limit));
         let stock = match (name, is_leased) {
             (EngineName::Hash, false) => Stock::Hash(Hash::new(Exact::new(key))?),
             (EngineName::Ca, false) => Stock::Ca(Ca::with_thresholds(Ordered::new(key), thresholds)),
-            (EngineName::Hash, true) if is_seated(name, idle) => {
+            (EngineName::Hash, true) if seated => {
                 let leases = Box::new(Leases::new(expiry, limit, key, (false, true), shared));
                 let engine = Hash::new(SeatedExact::new(key))?;
                 keep_within(&engine, &leases);
@@ -216,11 +228,19 @@ impl Store {
                 Stock::Far(Far::LeasedHash(LeasedEngine { engine, leases }))
             }
             (EngineName::Ca, true) => {
-                let leases = Box::new(Leases::new(expiry, limit, key, (true, false), shared));
+                let leases = Box::new(Leases::new(expiry, limit, key, (true, seated), shared));
                 // A split of a base node takes more bytes than its objects pay for.
                 let thresholds = if small { Thresholds::NEVER } else { thresholds };
-                let engine = Ca::with_thresholds(Ordered::new(key), thresholds);
-                Stock::Far(Far::LeasedCa(LeasedEngine { engine, leases }))
+                Stock::Far(match seated {
+                    true => Far::SeatedCa(LeasedEngine {
+                        engine: Ca::with_thresholds(SeatedOrdered::new(key), thresholds),
+                        leases,
+                    }),
+                    false => Far::LeasedCa(LeasedEngine {
+                        engine: Ca::with_thresholds(Ordered::new(key), thresholds),
+                        leases,
+                    }),
+                })
             }
             #[cfg(feature = "compared")]
             (other, _) => Stock::Far(Far::Boxed(compared::make(other, config, key)?)),
@@ -312,14 +332,6 @@ impl Store {
         };
         let books = &self.books;
         Ok(Plain { engine, books })
-    }
-
-    /// The tree, if that is how the contents are stored.
-    pub fn tree(&self) -> Option<&Ca<Ordered>> {
-        match self.default_engine()? {
-            DefaultEngine::Ca(engine) => Some(engine),
-            _ => None,
-        }
     }
 
     /// The engine, if it carries out steps for which the caller does not wait.
@@ -831,6 +843,7 @@ impl Store {
             Stock::Hash(engine) => engine.dismantle(limit, &mut free),
             Stock::Ca(engine) => engine.dismantle(limit, &mut free),
             Stock::Far(Far::SeatedHash(owner)) => owner.engine.dismantle(limit, &mut free),
+            Stock::Far(Far::SeatedCa(owner)) => owner.engine.dismantle(limit, &mut free),
             Stock::Far(Far::LeasedHash(owner)) => owner.engine.dismantle(limit, &mut free),
             Stock::Far(Far::LeasedCa(owner)) => owner.engine.dismantle(limit, &mut free),
             Stock::Far(Far::Boxed(engine)) => engine.dismantle(limit, &mut free),

@@ -1,6 +1,5 @@
 //! With what contents are made, so that others can be made in the same way.
 
-use crate::engines::EngineName;
 use crate::evict::account::Limit;
 use cats_engine::config::Config;
 
@@ -23,10 +22,9 @@ pub struct Expiry {
     pub idle: u64,
 }
 
-/// Whether contents with leases have them in cells, in this engine. `idle` says whether reads matter: there is no room for an own end in a
-/// cell.
-pub fn is_seated(engine: EngineName, idle: bool) -> bool {
-    engine == EngineName::Hash && !idle
+/// Whether contents with leases that expire so have them in cells. Where reads matter, an object has an own end, for which a cell has no room.
+pub fn is_seated(expiry: Option<Expiry>) -> bool {
+    expiry.is_none_or(|expiry| !expiry.has_idle())
 }
 
 impl Expiry {

@@ -236,10 +236,10 @@ impl Options {
         self.get(LEASED) != 0
     }
 
-    /// Whether leases are in cells: see [`is_seated`].
+    /// Whether leases are in cells: as [`is_seated`] says of an expiry.
     #[inline]
     pub fn seated(self) -> bool {
-        self.leased() && is_seated(self.engine(), self.idle())
+        self.leased() && !self.idle()
     }
 
     /// Whether reads make the table's objects live longer.
@@ -483,7 +483,7 @@ fn finish_setup(
     }
     let limited = Limited {
         ordered: options.engine() == EngineName::Ca,
-        seated: is_seated(options.engine(), expiry.is_some_and(|expiry| expiry.has_idle())),
+        seated: is_seated(expiry),
         expires: expiry.is_some(),
         shared: options.shared(),
     };

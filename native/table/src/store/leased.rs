@@ -404,8 +404,7 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         self.change_in_place(guard, probe, None, true, |_| (Step::Keep, ()))
     }
 
-    /// A part of a range that has an entry that lives, if any follows. `part` appends what `expand` appends for the entries of a range, and
-    /// says whether more may follow.
+    /// A part of a range that has an entry that lives, if any follows. `part` reads a part of a range, and says whether more may follow.
     fn living_range<'a, T>(
         self,
         guard: &Guard,
@@ -414,37 +413,34 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
         mut expand: impl FnMut(Entry, &mut Vec<T>),
         mut part: impl FnMut(
             Range<'_, Probe<'static>>,
-            &mut Vec<T>,
-            &mut dyn FnMut(Entry, &mut Vec<T>),
+            &mut Vec<Passed>,
+            &mut dyn FnMut(Entry, &mut Vec<Passed>),
         ) -> Result<bool, Busy>,
     ) -> Result<bool, Busy> {
-        let before = out.len();
         let mut from = range.from.map(|(probe, inclusive)| (*probe, inclusive));
-        let mut dead = Vec::new();
+        let mut met = Vec::new();
         for number in 0..STEPS {
-            let mut last = None;
             let range = Range {
                 from: from.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),
                 ..range
             };
-            let more = part(range, out, &mut |entry, out| {
-                // SAFETY: engines show entries under the guard.
-                let (entry, lease) = unsafe { Self::look_at(entry) };
-                last = Some(entry);
-                if !is_expired(lease) {
-                    expand(entry, out);
-                } else if number >= PASSED {
-                    dead.push(entry);
-                }
-            })?;
-            for entry in dead.drain(..) {
-                // SAFETY: as in `next_living`.
-                if let Some(probe) = unsafe { Probe::stored(entry, self.owner.leases.key) } {
-                    self.remove_dead(guard, probe.erase())?;
+            // SAFETY: engines show entries under the guard.
+            let look = |entry| unsafe { Self::look_at(entry) };
+            let read = |met: &mut Vec<Passed>, show: &mut dyn FnMut(Entry, &mut Vec<Passed>)| part(range, met, show);
+            let before = out.len();
+            let more = living_part(out, &mut met, look, &mut expand, read)?;
+            if number >= PASSED {
+                for dead in met.iter().filter(|met| !met.lives) {
+                    // SAFETY: as in `next_living`.
+                    if let Some(probe) = unsafe { Probe::stored(dead.entry, self.owner.leases.key) } {
+                        self.remove_dead(guard, probe.erase())?;
+                    }
                 }
             }
             // SAFETY: as in `next_living`.
-            let last = last.and_then(|last| unsafe { Probe::stored(last, self.owner.leases.key) });
+            let last = met
+                .last()
+                .and_then(|last| unsafe { Probe::stored(last.entry, self.owner.leases.key) });
             match last {
                 Some(last) if more && out.len() == before => from = Some((*last.erase(), false)),
                 _ => return Ok(more),
@@ -717,6 +713,40 @@ impl<'s, E: InlineEngine> Content<'s> for Leased<'s, E> {
     }
 }
 
+/// An entry of a range, without its seat.
+struct Passed {
+    entry: Entry,
+    lives: bool,
+    /// Where its objects end.
+    end: usize,
+}
+
+/// Appends what `expand` appends for the entries that live among those which `read` shows. `met` gets all of them. `look` tells the entry and
+/// its lease. As engines do, `read` may take back entries that it has shown, by truncating `met`.
+fn living_part<T>(
+    out: &mut Vec<T>,
+    met: &mut Vec<Passed>,
+    look: impl Fn(Entry) -> (Entry, Lease),
+    mut expand: impl FnMut(Entry, &mut Vec<T>),
+    read: impl FnOnce(&mut Vec<Passed>, &mut dyn FnMut(Entry, &mut Vec<Passed>)) -> Result<bool, Busy>,
+) -> Result<bool, Busy> {
+    let before = out.len();
+    let end = |met: &[Passed]| met.last().map_or(before, |last| last.end);
+    met.clear();
+    let more = read(met, &mut |entry, met| {
+        out.truncate(end(met));
+        let (entry, lease) = look(entry);
+        let lives = !is_expired(lease);
+        if lives {
+            expand(entry, out);
+        }
+        let end = out.len();
+        met.push(Passed { entry, lives, end });
+    });
+    out.truncate(if more.is_ok() { end(met) } else { before });
+    more
+}
+
 /// The places of an operation on many keys, for a change that knows nothing of leases.
 struct LeasedPlaces<'a, 's, E: InlineEngine> {
     places: &'a mut dyn Locked,
@@ -769,5 +799,37 @@ impl<E: InlineEngine> Locked for LeasedPlaces<'_, '_, E> {
 
     fn held(&self, held: &mut Vec<cats_engine::HeldPlace>) {
         self.places.held(held);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An engine reads a leaf whose entries have expired, and takes back the next one, which has others.
+    #[test]
+    fn what_was_taken_back_was_not_met() {
+        let entry = |key| Entry { key, body: 0 };
+        let look = |entry: Entry| (entry, Lease::new(if entry.key % 2 == 0 { NEVER } else { 0 }, NOWHERE));
+        let expand = |entry: Entry, out: &mut Vec<u64>| out.push(entry.key);
+        let (mut out, mut met) = (vec![77], Vec::new());
+        let mut read = |keys: &[u64], back: usize| {
+            let more = living_part(&mut out, &mut met, look, expand, |met, show| {
+                keys.iter().for_each(|key| show(entry(*key), met));
+                met.truncate(back);
+                show(entry(keys[back]), met);
+                met.truncate(back);
+                Ok(true)
+            });
+            assert_eq!(more.map_err(|_| ()), Ok(true));
+            let met: Vec<_> = met.iter().map(|met| (met.entry.key, met.lives)).collect();
+            (out.clone(), met)
+        };
+        assert_eq!(read(&[1, 3, 4, 6], 2), (vec![77], vec![(1, false), (3, false)]));
+        assert_eq!(
+            read(&[2, 3, 4, 6], 3),
+            (vec![77, 2, 4], vec![(2, true), (3, false), (4, true)])
+        );
+        assert_eq!(read(&[6, 8], 0).0, [77, 2, 4]);
     }
 }

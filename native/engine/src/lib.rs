@@ -148,7 +148,8 @@ pub trait Schema: Send + Sync + 'static {
 pub trait OrderedSchema: Schema {
     /// A key that the structure owns: a separator, which may outlive the objects.
     type Key: Send + Sync + 'static;
-    /// Whether the table has [cells](seat). Then all entries that the methods take are as the table shows them.
+    /// Whether the table has [cells](seat). Then all entries that the methods take are as the table shows them. What [`own`](Self::own) takes
+    /// may be as it is stored.
     const CELLS: bool = false;
 
     /// An owned copy of a stored entry's key.

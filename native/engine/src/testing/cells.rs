@@ -43,7 +43,7 @@ impl OrderedSchema for Unseating {
 
     unsafe fn own(&self, entry: Entry) -> TestKey {
         // SAFETY: as the caller promises, here and below.
-        unsafe { TestSchema.own(unseated(entry)) }
+        unsafe { TestSchema.own(if is_seat(entry.body) { unseated(entry) } else { entry }) }
     }
     fn own_probe(&self, probe: &TestKey) -> TestKey {
         *probe

@@ -13,9 +13,11 @@ use super::leaf::{Held, Info, Leaf, Torn};
 use super::route::Route;
 use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
+use crate::shared::seat::body_of;
 use crate::shared::trail::{Beyond, Origin, Trail, RUN};
 use crate::{Busy, Entry, Mark, OrderedSchema, Range};
 use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering::Acquire;
 use std::ptr::NonNull;
 
 /// The low bits of a trail's note hold the number of lines of the leaf. The others hold the rank of the first entry of
@@ -736,6 +738,18 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
+    /// A shown entry as it is stored: a seat may be that of another entry when the read is over.
+    fn lasting(&self, entry: Entry) -> Entry {
+        match S::CELLS {
+            // SAFETY: the entry is shown under the caller's guard. Acquire: see `Leaf::entry`.
+            true => Entry {
+                body: unsafe { body_of(entry.body) }.load(Acquire),
+                ..entry
+            },
+            false => entry,
+        }
+    }
+
     pub(super) fn scan_up<T>(
         &self,
         guard: &Guard,
@@ -755,7 +769,7 @@ impl<S: OrderedSchema> Ca<S> {
                 let mut last = None;
                 for i in 0..shown {
                     let entry = view.entry::<S>(i)?;
-                    last = Some(entry);
+                    last = Some(self.lasting(entry));
                     expand(entry, out);
                 }
                 Ok((shown, last, view.len() > shown || view.beyond().is_some()))

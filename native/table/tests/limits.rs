@@ -161,6 +161,21 @@ fn a_set_hits_on_loops_as_often_as_a_plain_model() {
     assert_eq!(failed, 0);
 }
 
+/// A full leaf would get room for an absent key that is inserted.
+#[test]
+fn deletions_of_absent_keys_take_no_memory() {
+    for kind in KINDS {
+        let table = table(registry(), limited(kind, Unit::Objects, 1000, S3));
+        (0..1000).for_each(|key| put_number(&table, 2 * key).unwrap());
+        let before = bytes(&table);
+        for key in (1..2000).step_by(2) {
+            let probe = table.probe(TermRef::immediate(cats_term::small(key).unwrap()));
+            patiently(|handle| handle.delete(&probe), &table).unwrap();
+        }
+        assert_eq!((size(&table), bytes(&table)), (1000, before), "{kind:?}");
+    }
+}
+
 /// Writers insert objects of several sizes, delete and take. Another thread looks at the table all the time.
 fn storm(kind: Kind, unit: Unit, limit: usize, policy: Option<Policy>) {
     let table = table(registry(), limited(kind, unit, limit as u64, policy));

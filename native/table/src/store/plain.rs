@@ -47,6 +47,15 @@ impl<'s> Plain<'s> {
         let Self { engine, books } = self;
         match books.watch(engine, guard, probe, may)? {
             Some(watch) => apart(move || books.update_watched(engine, watch, guard, probe, present, change)),
+            None if present => {
+                let mut change = Some(change);
+                let mut change = |old| change.take().expect("a change runs once")(old);
+                let found = engine.update_present(guard, probe, |entry| {
+                    let (step, result) = change(Some(entry));
+                    (step, Some(result))
+                })?;
+                Ok(found.unwrap_or_else(|| change(None).1))
+            }
             None => engine.update(guard, probe, change),
         }
     }

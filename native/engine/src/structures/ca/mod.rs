@@ -391,9 +391,15 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Locks the key's leaf.
+    /// Locks the key's leaf. `None` if that has neither an entry of the key nor room for one, and the caller `adds` none.
     #[inline(never)]
-    fn acquire<'a>(&self, guard: &Guard, probe: &S::Probe, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
+    fn acquire<'a>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        wanted: Wanted,
+        adds: bool,
+    ) -> Result<Option<Acquired<'a, S::Key>>, Busy> {
         for _ in 0..ATTEMPTS {
             let (base, leaf, above) = self.find_below(probe);
             leaf.prefetch_entries::<S>(wanted.hash);
@@ -406,15 +412,19 @@ impl<S: OrderedSchema> Ca<S> {
                 continue;
             }
             if let Some(spot) = self.spot(leaf, probe, wanted) {
-                return Ok(Acquired {
+                return Ok(Some(Acquired {
                     base,
                     held,
                     above,
                     waited,
                     spot,
-                });
+                }));
             }
             drop(held);
+            if !adds {
+                self.count(guard, base, waited, once_in(SAMPLING));
+                return Ok(None);
+            }
             self.make_room(guard, &Query::new(&self.schema, probe), wanted)?;
         }
         Err(Busy)
@@ -548,7 +558,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Repeats an update whose first try failed.
+    /// Repeats an update whose first try failed. If it `adds` nothing, it gives no room to an absent key.
     #[cold]
     #[inline(never)]
     fn update_again<R>(
@@ -556,10 +566,13 @@ impl<S: OrderedSchema> Ca<S> {
         guard: &Guard,
         probe: &S::Probe,
         wanted: Wanted,
+        adds: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        let acquired = self.acquire(guard, probe, wanted)?;
-        Ok(self.change(guard, probe, acquired, change))
+        Ok(match self.acquire(guard, probe, wanted, adds)? {
+            Some(acquired) => self.change(guard, probe, acquired, change),
+            None => change(None).1,
+        })
     }
 
     /// Makes a change in a leaf that was locked for it.
@@ -669,7 +682,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         match self.try_acquire(probe, wanted) {
             Some(acquired) => Ok(self.change(guard, probe, acquired, change)),
             // As in `read`.
-            None => match self.update_again(guard, probe, wanted, change) {
+            None => match self.update_again(guard, probe, wanted, true, change) {
                 Ok(result) => Ok(result),
                 Err(Busy) => Err(Busy),
             },
@@ -695,7 +708,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
             }
             Some(Some(acquired)) => Ok(self.change(guard, probe, acquired, change)),
             // As in `read`.
-            None => match self.update_again(guard, probe, wanted, change) {
+            None => match self.update_again(guard, probe, wanted, false, change) {
                 Ok(result) => Ok(result),
                 Err(Busy) => Err(Busy),
             },

@@ -1,6 +1,7 @@
 //! Tests of the contention adapting tree.
 
 use super::inner::{bound, common, Bound};
+use super::leaf::MAX_SLOTS;
 use super::*;
 use crate::testing::cases::cases;
 use crate::testing::conformance::{entry, Map, Random, TestKey, TestSchema};
@@ -512,6 +513,27 @@ fn a_lone_writer_joins() {
         map.0.base_nodes() == 1
     });
     assert!(joined);
+}
+
+/// Others are in the way of a deletion, so it locks the leaf, which is full.
+#[test]
+fn an_absent_key_gets_no_room_for_its_deletion() {
+    let (map, guard) = (Map(Ca::new(TestSchema)), epoch::pin());
+    let is_full = |n: u64| {
+        let key = TestKey::new(n);
+        map.0.find(&key).1.room(Wanted::new(key.word).hash).is_none()
+    };
+    (0..MAX_SLOTS as u64 - 4).for_each(|n| map.put(2 * n, 1));
+    let (before, mut met) = (map.0.bytes(), 0);
+    for n in (1..2000).step_by(2).filter(|n| is_full(*n)) {
+        let (key, delete) = (TestKey::new(n), |old: Option<Entry>| (Step::Remove, old.is_some()));
+        let deleted = map.0.update_again(&guard, &key, Wanted::new(key.word), false, delete);
+        assert_eq!(deleted.ok(), Some(false));
+        met += 1;
+    }
+    assert!(met > 0);
+    assert_eq!(map.0.bytes(), before);
+    check(&map.0);
 }
 
 /// One random operation on numbers below `range`, or an adaptation.

@@ -430,6 +430,9 @@ pub trait OrderedEngine<S: OrderedSchema>: Engine<S> {
     ///
     /// It may stop early at the border of what one lock guards. Returns `Ok(false)` when no entry of the range lies
     /// beyond the appended ones. The entries of one lock that one call appends are one state.
+    ///
+    /// As in [`scan`](Engine::scan), what `expand` appended may be removed again. So what a caller notes of an entry
+    /// belongs into `out`, too.
     fn range<T>(
         &self,
         guard: &Guard,

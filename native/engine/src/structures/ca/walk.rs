@@ -741,11 +741,13 @@ impl<S: OrderedSchema> Ca<S> {
     /// A shown entry as it is stored: a seat may be that of another entry when the read is over.
     fn lasting(&self, entry: Entry) -> Entry {
         match S::CELLS {
-            // SAFETY: the entry is shown under the caller's guard. Acquire: see `Leaf::entry`.
-            true => Entry {
-                body: unsafe { body_of(entry.body) }.load(Acquire),
-                ..entry
-            },
+            true => {
+                // SAFETY: the entry is shown under the caller's guard.
+                let body = unsafe { body_of(entry.body) };
+                // Acquire: see `Leaf::entry`.
+                let body = body.load(Acquire);
+                Entry { body, ..entry }
+            }
             false => entry,
         }
     }

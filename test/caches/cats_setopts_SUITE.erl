@@ -107,7 +107,7 @@ used_bytes(_Config) ->
          ?assert(Used() < Empty + 300),
          true = cats:delete(Table, 1),
          ?assertEqual(Empty, Used()),
-         _ = [catch cats:insert(Table, {N, x}) || N <- lists:seq(1, 5000)],
+         _ = [catch cats:insert(Table, {N, x}) || N <- lists:seq(1, 10_000)],
          ?assert(Used() =< Limit andalso Used() > Limit - 200),
          ?assert(8 * cats:info(Table, memory) =< Used())
      end || Shape <- caches(), Policy <- [none | ?POLICIES]].

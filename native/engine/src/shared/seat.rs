@@ -85,12 +85,15 @@ pub struct Stored {
 }
 
 impl Stored {
-    /// What is behind the seat of an entry that is put into a table with cells.
+    /// What is stored for an entry that is put into a table, which may have cells.
     #[inline(always)]
-    pub fn behind(entry: Entry) -> Self {
-        // SAFETY: whoever puts a seat holds what it refers to.
+    pub fn of(entry: Entry, cells: bool) -> Self {
+        if !cells {
+            return Self { entry, cell: 0 };
+        }
+        // SAFETY: whoever puts a seat holds what it refers to: words of its own, or of a place that it has locked.
         let (body, cell) = unsafe { (body_of(entry.body), cell_of(entry.body)) };
-        // Relaxed, for both: words of the caller's.
+        // Relaxed, for both: as above.
         let (body, cell) = (body.load(Ordering::Relaxed), cell.load(Ordering::Relaxed));
         Self {
             entry: Entry { body, ..entry },

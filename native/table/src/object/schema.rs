@@ -222,46 +222,6 @@ impl Schema for Exact {
     }
 }
 
-/// [`Exact`] for a table that shows [seats](cats_engine::seat).
-pub struct SeatedExact(Exact);
-
-impl SeatedExact {
-    /// For objects whose key is at position `key`, counted from 0.
-    pub fn new(key: usize) -> Self {
-        Self(Exact::new(key))
-    }
-}
-
-impl Schema for SeatedExact {
-    type Probe = Probe<'static>;
-
-    #[inline]
-    fn word(&self, probe: &Self::Probe) -> u64 {
-        probe.word
-    }
-
-    #[inline]
-    unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool {
-        // SAFETY: as the caller promises. A table that searches for a key shows what is stored.
-        unsafe { self.0.matches(probe, entry) }
-    }
-
-    unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
-        // SAFETY: as the caller promises.
-        unsafe { self.0.compare_colliding(probe, unseated(entry)) }
-    }
-
-    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
-        // SAFETY: as the caller promises.
-        unsafe { self.0.compare_colliding_entries(unseated(a), unseated(b)) }
-    }
-
-    fn prefetch(&self, entry: Entry) {
-        // SAFETY: the table shows the entry under the caller's guard.
-        prefetch(unsafe { unseated(entry) });
-    }
-}
-
 /// A total order in which only exactly equal terms are equal.
 ///
 /// Two terms that are `==` but not `=:=` differ in the type of some number, and so in their exact hashes. This order is needed only if
@@ -410,22 +370,15 @@ impl OrderedSchema for Ordered {
     }
 }
 
-/// [`Ordered`] for a table that shows [seats](cats_engine::seat).
-pub struct SeatedOrdered(Ordered);
+/// A schema for a table that shows [seats](cats_engine::seat). It also takes entries as they are stored, among which a `hash` searches.
+pub struct Seated<S>(pub S);
 
-impl SeatedOrdered {
-    /// For objects whose key is at position `key`, counted from 0.
-    pub fn new(key: usize) -> Self {
-        Self(Ordered::new(key))
-    }
-}
-
-impl Schema for SeatedOrdered {
-    type Probe = Probe<'static>;
+impl<S: Schema> Schema for Seated<S> {
+    type Probe = S::Probe;
 
     #[inline]
     fn word(&self, probe: &Self::Probe) -> u64 {
-        probe.word
+        self.0.word(probe)
     }
 
     #[inline(always)]
@@ -436,38 +389,38 @@ impl Schema for SeatedOrdered {
 
     unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
         // SAFETY: as above.
-        unsafe { self.compare(probe, entry) }
+        unsafe { self.0.compare_colliding(probe, unseated(entry)) }
     }
 
     unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
         // SAFETY: as above.
-        unsafe { self.compare_entries(a, b) }
+        unsafe { self.0.compare_colliding_entries(unseated(a), unseated(b)) }
     }
 
     fn prefetch(&self, entry: Entry) {
         // SAFETY: the table shows the entry under the caller's guard.
-        prefetch(unsafe { unseated(entry) });
+        self.0.prefetch(unsafe { unseated(entry) });
     }
 }
 
-impl OrderedSchema for SeatedOrdered {
-    type Key = OwnedKey;
+impl<S: OrderedSchema> OrderedSchema for Seated<S> {
+    type Key = S::Key;
     const CELLS: bool = true;
 
-    unsafe fn own(&self, entry: Entry) -> OwnedKey {
+    unsafe fn own(&self, entry: Entry) -> S::Key {
         // SAFETY: as above.
         unsafe { self.0.own(unseated(entry)) }
     }
 
-    fn own_probe(&self, probe: &Self::Probe) -> OwnedKey {
+    fn own_probe(&self, probe: &Self::Probe) -> S::Key {
         self.0.own_probe(probe)
     }
 
-    fn key_bytes(&self, key: &OwnedKey) -> usize {
+    fn key_bytes(&self, key: &S::Key) -> usize {
         self.0.key_bytes(key)
     }
 
-    fn probe<'a>(&self, key: &'a OwnedKey) -> &'a Self::Probe {
+    fn probe<'a>(&self, key: &'a S::Key) -> &'a Self::Probe {
         self.0.probe(key)
     }
 

@@ -2,7 +2,7 @@
 
 use super::items::{place_item, CopiedKey, KeyItem};
 use crate::failure::Failure;
-use crate::object::schema::{Exact, Ordered, OwnedKey, Probe, SeatedExact, SeatedOrdered};
+use crate::object::schema::{Exact, Ordered, OwnedKey, Probe, Seated};
 use crate::object::{lease_of, unseated};
 use cats_engine::ca::Ca;
 use cats_engine::hash::{place_of_hash, Hash, Position, View, PLAIN, WITH_CELLS};
@@ -164,8 +164,8 @@ pub enum DefaultEngine<'s> {
 }
 
 /// The engines of contents with leases, unless objects may have an own end: there is a lease beside each entry.
-pub type SeatedHash = Hash<SeatedExact, WITH_CELLS>;
-pub type SeatedCa = Ca<SeatedOrdered>;
+pub type SeatedHash = Hash<Seated<Exact>, WITH_CELLS>;
+pub type SeatedCa = Ca<Seated<Ordered>>;
 
 /// Calls a method of a `hash`. `None` for another engine.
 macro_rules! hash {
@@ -400,11 +400,11 @@ impl Keyed for Ca<Ordered> {
 }
 
 impl Keyed for SeatedHash {
-    type Schema = SeatedExact;
+    type Schema = Seated<Exact>;
 }
 
 impl Keyed for SeatedCa {
-    type Schema = SeatedOrdered;
+    type Schema = Seated<Ordered>;
 }
 
 /// An engine that is one of the default ones.

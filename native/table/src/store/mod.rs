@@ -27,7 +27,7 @@ use crate::failure::Failure;
 use crate::flights::Flights;
 use crate::history::History;
 use crate::object::group::free_entry;
-use crate::object::schema::{Exact, Ordered, Probe, SeatedExact, SeatedOrdered};
+use crate::object::schema::{Exact, Ordered, Probe, Seated};
 use crate::object::{unseated, ObjectRef};
 use crate::write_log::{Actor, WriteLog};
 use books::Books;
@@ -217,7 +217,7 @@ impl Store {
             (EngineName::Ca, false) => Stock::Ca(Ca::with_thresholds(Ordered::new(key), thresholds)),
             (EngineName::Hash, true) if seated => {
                 let leases = Box::new(Leases::new(expiry, limit, key, (false, true), shared));
-                let engine = Hash::new(SeatedExact::new(key))?;
+                let engine = Hash::new(Seated(Exact::new(key)))?;
                 keep_within(&engine, &leases);
                 Stock::Far(Far::SeatedHash(LeasedEngine { engine, leases }))
             }
@@ -233,7 +233,7 @@ impl Store {
                 let thresholds = if small { Thresholds::NEVER } else { thresholds };
                 Stock::Far(match seated {
                     true => Far::SeatedCa(LeasedEngine {
-                        engine: Ca::with_thresholds(SeatedOrdered::new(key), thresholds),
+                        engine: Ca::with_thresholds(Seated(Ordered::new(key)), thresholds),
                         leases,
                     }),
                     false => Far::LeasedCa(LeasedEngine {

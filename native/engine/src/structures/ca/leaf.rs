@@ -146,15 +146,6 @@ const fn stride<S: OrderedSchema>() -> usize {
     2 + S::CELLS as usize
 }
 
-/// What is stored for an entry that is put into the table, or was shown by a leaf that is locked.
-#[inline(always)]
-fn stored_of<S: OrderedSchema>(entry: Entry) -> Stored {
-    match S::CELLS {
-        true => Stored::behind(entry),
-        false => Stored { entry, cell: 0 },
-    }
-}
-
 /// The slots of a line that may have a tag: slot `i` is bit `8 * i + 7`.
 #[derive(Clone, Copy)]
 struct Tagged(u64);
@@ -298,7 +289,7 @@ impl Leaf {
                     let entry = entry(line, i);
                     let Stored { entry, cell } = match entry.key {
                         0 => Stored { entry, cell: 0 },
-                        _ => stored_of::<S>(entry),
+                        _ => Stored::of(entry, S::CELLS),
                     };
                     let words = self.line::<S>(line).add(i * stride::<S>());
                     words.write(AtomicU64::new(entry.key));
@@ -656,7 +647,7 @@ impl Leaf {
     /// Stores the body of an entry, and its cell.
     #[inline(always)]
     fn set_body<S: OrderedSchema>(self, slot: usize, entry: Entry) {
-        let Stored { entry, cell } = stored_of::<S>(entry);
+        let Stored { entry, cell } = Stored::of(entry, S::CELLS);
         let body = &self.slot::<S>(slot).body;
         if S::CELLS {
             // SAFETY: in such a table the cell is the next word. Release, like every store on which a reader may act before it validates.

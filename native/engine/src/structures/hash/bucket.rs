@@ -371,15 +371,6 @@ impl<const WORDS: usize> Block<WORDS> {
     }
 }
 
-/// What is stored for an entry that is put into the table.
-#[inline(always)]
-fn stored_of<const WORDS: usize>(entry: Entry) -> Stored {
-    match WORDS {
-        PLAIN => Stored { entry, cell: 0 },
-        _ => Stored::behind(entry),
-    }
-}
-
 impl Overflow {
     /// An empty block.
     fn new() -> Self {
@@ -632,7 +623,7 @@ impl<'g, const WORDS: usize> Bucket<'g, WORDS> {
     /// Replaces the entry in a slot of the block by another one of its key.
     #[inline]
     pub fn replace_in_block(self, slot: usize, entry: Entry) {
-        self.block.row().replace(slot, stored_of::<WORDS>(entry));
+        self.block.row().replace(slot, Stored::of(entry, WORDS != PLAIN));
     }
 
     /// Frees a slot of the block of a bucket with so many entries, which is not full.
@@ -725,7 +716,7 @@ impl<'g, const WORDS: usize> Bucket<'g, WORDS> {
 
     /// Adds an entry in a spare block. All other blocks are full.
     pub fn push_overflow(self, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
-        self.push_stored(stored_of::<WORDS>(entry), hash, spare);
+        self.push_stored(Stored::of(entry, WORDS != PLAIN), hash, spare);
     }
 
     fn push_stored(self, stored: Stored, hash: u64, spare: &mut Spare<'_>) {
@@ -909,7 +900,7 @@ impl<const WORDS: usize> Place<'_, WORDS> {
     /// Stores an entry with this hash in a free slot.
     #[inline]
     pub fn fill(&self, entry: Entry, hash: u64) {
-        self.fill_stored(stored_of::<WORDS>(entry), hash);
+        self.fill_stored(Stored::of(entry, WORDS != PLAIN), hash);
     }
 
     #[inline]
@@ -934,7 +925,9 @@ impl<const WORDS: usize> Place<'_, WORDS> {
     /// Replaces the entry by another one of its key.
     #[inline]
     pub fn replace(&self, entry: Entry) {
-        self.row_and_marks().0.replace(self.slot, stored_of::<WORDS>(entry));
+        self.row_and_marks()
+            .0
+            .replace(self.slot, Stored::of(entry, WORDS != PLAIN));
     }
 }
 

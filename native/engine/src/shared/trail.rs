@@ -139,6 +139,14 @@ impl Trail {
         unsafe { &*self.lock }.validate(self.token)
     }
 
+    /// [`holds`](Self::holds) for later, when the trail may have gone on. Call [`here`](Self::here) with this guard first.
+    #[inline]
+    pub(crate) fn witness<'g>(&self, _: &'g Guard) -> impl Fn() -> bool + use<'g> {
+        let (lock, token) = (self.lock, self.token);
+        // SAFETY: as above, and the guard still keeps it.
+        move || unsafe { &*lock }.validate(token)
+    }
+
     /// The number of entries of the run before the present one.
     #[inline]
     pub(crate) fn passed(&self) -> usize {

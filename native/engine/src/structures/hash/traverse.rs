@@ -2,7 +2,7 @@
 
 use super::bucket::Bucket;
 use super::resize::LONELY;
-use super::{Hash, Held, Size, OPTIMISM, SPINS};
+use super::{Hash, Held, Size, OPTIMISM, PLAIN, SPINS};
 use crate::shared::linear::{behind, hash_at, position, precedes, First, Position, StepFrom, EACH};
 use crate::{hash_of, Busy, Entry, Origin, Schema, Step, Trail};
 use cats_sync::epoch::Guard;
@@ -129,8 +129,10 @@ impl<S: Schema, const WORDS: usize> Hash<S, WORDS> {
         if let Some(next) = trail.ahead() {
             return trail.step(next, &mut look);
         }
-        // The entry may be gone. A step needs only its key.
-        self.step_from(guard, StepFrom::Entry(here), trail, &mut look).ok()
+        // The entry may be gone. A step needs only its key, which a seat tells while the bucket is unchanged.
+        let holds = trail.witness(guard);
+        let found = self.step_from(guard, StepFrom::Entry(here), trail, &mut look).ok()?;
+        (WORDS == PLAIN || holds()).then_some(found)
     }
 
     /// Calls `look` with the first entry behind a place, and starts a trail there.

@@ -3,7 +3,7 @@
 use crate::alone;
 use crate::common::*;
 use cats_sync::{epoch, slab};
-use cats_table::{BagChange, Committed, Failure, Handle, Kind, LongReads, Object, Reads, Right, Table, Writes};
+use cats_table::{BagChange, Committed, Failure, Handle, Kind, Object, Reads, Right, Writes};
 use cats_term::lease::Request;
 use cats_term::small;
 use std::collections::HashSet;
@@ -11,7 +11,6 @@ use std::ffi::c_void;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::Arc;
 use std::thread;
 
 /// The largest block that the slabs take from a page. Larger ones come directly from the source.
@@ -274,12 +273,7 @@ fn a_commit_writes_bags_with_memory_or_not_at_all() {
                 change.remove(handle, Object::flat(&[number(key), number(3)])).unwrap();
                 writes.change(handle, change).unwrap();
             }
-            writes.commit(
-                guard,
-                &mut Reads::none(),
-                None::<&mut LongReads<Arc<Table>>>,
-                |(), _| true,
-            )
+            writes.commit(guard, &mut Reads::none(), SHORT, all_hold)
         };
         without_memory(|| {
             for keys in [&[1, 2, 3, 4][..], &[1, 2], &[1, 3], &[1, 4], &[4, 3, 2, 1]] {

@@ -542,10 +542,7 @@ impl Recorder<'_> {
                     new => with_object(&object(key, new), |object| writes.put(handle, object, None)).unwrap(),
                 }
             }
-            if matches!(
-                writes.commit(&guard, &mut reads, SHORT, |(), _| true),
-                Ok(Committed::Done)
-            ) {
+            if matches!(writes.commit(&guard, &mut reads, SHORT, all_hold), Ok(Committed::Done)) {
                 return (seen, None);
             }
         });

@@ -144,7 +144,7 @@ fn commit_in(registry: &'static Registry, change: impl Fn(Handle<'_>, Handle<'_>
         }
     }
     change(one, other);
-    let done = writes.commit(&guard, &mut reads, SHORT, |(), _| true) == Ok(Committed::Done);
+    let done = writes.commit(&guard, &mut reads, SHORT, all_hold) == Ok(Committed::Done);
     let value = |handle: Handle<'_>, key: i64| {
         with_key(&Value::Int(key), |key| {
             let mut found = Objects::none();
@@ -269,7 +269,7 @@ fn long(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, bool) {
         false => writes.put(handle, object, None::<()>),
     })
     .unwrap();
-    let done = writes.commit(&guard, &mut Reads::none(), Some(&mut long), |(), _| true);
+    let done = writes.commit(&guard, &mut Reads::none(), Some(&mut long), all_hold);
     (matches!(found, Found::Unchanged), done == Ok(Committed::Done))
 }
 
@@ -407,7 +407,7 @@ fn bags_have_what_commits_add_and_leave() {
                     }
                 }
             }
-            let done = writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true);
+            let done = writes.commit(&guard, &mut Reads::none(), SHORT, all_hold);
             assert_eq!(done, Ok(Committed::Done));
             for (handle, lists) in handles.into_iter().zip(&lists) {
                 for (key, list) in (0..).zip(lists) {
@@ -474,7 +474,7 @@ fn reads_do_not_hold_after_a_commit() {
             let mut writes = Writes::<()>::none();
             writes.change(handle, planned.change(handle, 1).unwrap()).unwrap();
             assert_eq!(
-                writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true),
+                writes.commit(&guard, &mut Reads::none(), SHORT, all_hold),
                 Ok(Committed::Done)
             );
             assert_eq!(reads.hold(), held, "{kind:?} {planned:?}");
@@ -506,7 +506,7 @@ fn a_bag_is_left_when_a_commit_is_not_done() {
         let (two, three) = (of_key(handle, 2), of_key(handle, 3));
         insert(handle, 1, 5);
         assert_eq!(
-            writes.commit(&guard, &mut reads, SHORT, |(), _| true),
+            writes.commit(&guard, &mut reads, SHORT, all_hold),
             Ok(Committed::Changed)
         );
         assert_eq!((of_key(handle, 2), of_key(handle, 3)), (two, three));
@@ -528,7 +528,7 @@ fn a_commit_that_removes_much_is_refused_on_a_scheduler() {
             with_object(&[key, value, 0].map(Value::Int), |object| change.remove(handle, object)).unwrap();
             writes.change(handle, change).unwrap();
         }
-        writes.commit(&guard, &mut Reads::none(), SHORT, |(), _| true)
+        writes.commit(&guard, &mut Reads::none(), SHORT, all_hold)
     };
     assert_eq!(on_scheduler(remove), Err(Failure::Big));
     assert_eq!(handle.size(), 2003);
@@ -702,9 +702,7 @@ impl<'a> Recorder<'a> {
                 numbers(&found)
             }));
         }
-        let done = self
-            .writes(&guard, changes)
-            .commit(&guard, &mut reads, SHORT, |(), _| true);
+        let done = self.writes(&guard, changes).commit(&guard, &mut reads, SHORT, all_hold);
         matches!(done, Ok(Committed::Done)).then_some(seen)
     }
 
@@ -729,7 +727,7 @@ impl<'a> Recorder<'a> {
         let mut reads = Reads::none();
         let done = self
             .writes(&guard, changes)
-            .commit(&guard, &mut reads, Some(&mut long), |(), _| true);
+            .commit(&guard, &mut reads, Some(&mut long), all_hold);
         matches!(done, Ok(Committed::Done)).then_some(seen)
     }
 

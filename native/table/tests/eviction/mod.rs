@@ -36,7 +36,7 @@ impl Item for Key {
 }
 
 /// A cache of objects without contents, around the queues of a policy.
-struct Cache {
+pub struct Cache {
     queues: Queues<Key>,
     /// For each key: `None` if it has no object.
     uses: Vec<Option<Uses>>,
@@ -45,7 +45,7 @@ struct Cache {
 }
 
 impl Cache {
-    fn new(policy: Policy, limit: usize) -> Self {
+    pub fn new(policy: Policy, limit: usize) -> Self {
         Self {
             queues: Queues::new(policy),
             uses: Vec::new(),
@@ -88,7 +88,8 @@ impl Cache {
         self.size -= usize::from(met == Some(Met::Evicted));
     }
 
-    fn hit_ratio(mut self, requests: &[u32]) -> f64 {
+    /// The share of the requests that hit.
+    pub fn hit_ratio(mut self, requests: &[u32]) -> f64 {
         requests.iter().filter(|key| self.get(**key)).count() as f64 / requests.len() as f64
     }
 }

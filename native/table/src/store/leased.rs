@@ -468,11 +468,12 @@ impl<'s, E: InlineEngine> Leased<'s, E> {
 
     /// See [`Store::time_left`](super::Store::time_left).
     pub fn time_left(self, guard: &Guard, probe: &Probe<'static>) -> Result<Option<(u64, u64)>, Busy> {
-        let now = clock::now();
         let found = self.owner.engine.read(guard, probe, |entry| {
             // SAFETY: engines show entries under the guard.
             entry.map(|entry| unsafe { (deadline(entry), own_end(entry.body, lease(entry))) })
         })?;
+        // After the read: no object that comes meanwhile has more time left than it was given.
+        let now = clock::now();
         let left = |time: u64| if time == NEVER { NEVER } else { time.saturating_sub(now) };
         Ok(found
             .filter(|(deadline, _)| *deadline > now)

@@ -975,7 +975,7 @@ pub fn walks_meet_all_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
 
 /// A step from the last key finds none behind it, though entries change places just when the trail says where it ended.
 pub fn trails_lead_on_from_their_key<E: Engine<TestSchema>>(make: impl Fn() -> E) {
-    // Two thirds of such triples have one hash each.
+    // Most of these triples share a hash.
     for first in (0..600).map(|n| n * 4 + 3) {
         let map = Map(make());
         let numbers = [first, first + 4, first + 8];
